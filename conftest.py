@@ -1,0 +1,61 @@
+"""Which backends are tested: those asked for with ``--backend``, or else those installed."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+# What a folder or file needs, by path from the project's root.
+NEEDS = {
+    "src/quantal/torch": ("torch",),
+    "src/quantal/tensorflow.py": ("tensorflow",),
+    "src/quantal/keras": ("keras",),
+    "src/quantal/jax/nnx.py": ("jax", "flax"),
+    "src/quantal/jax/linen.py": ("jax", "flax"),
+    "src/quantal/jax/equinox.py": ("jax", "equinox"),
+    "src/quantal/jax": ("jax",),
+    "tests/with_torch": ("torch",),
+    "tests/with_keras": ("keras",),
+    "tests/with_jax": ("jax", "flax", "equinox"),
+    "tests/together": ("torch", "tensorflow", "keras", "jax", "flax", "equinox"),
+}
+ROOT = Path(__file__).parent
+
+
+def missing(path: str) -> list[str]:
+    """Return the packages that a path needs and that are not installed."""
+    return [name for name in NEEDS[path] if importlib.util.find_spec(name) is None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --backend."""
+    parser.addoption(
+        "--backend",
+        action="append",
+        default=[],
+        choices=[p.removeprefix("tests/").removeprefix("with_") for p in NEEDS if "tests" in p],
+        help="fail if this backend cannot be tested (may be given more than once)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse to pass for a backend that was asked for and is not there."""
+    for backend in config.getoption("--backend"):
+        path = f"tests/{backend}" if backend == "together" else f"tests/with_{backend}"
+        if absent := missing(path):
+            raise pytest.UsageError(f"--backend {backend}: not installed: {', '.join(absent)}")
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """List what is left out."""
+    return [f"left out: {p} (needs {', '.join(m)})" for p in NEEDS if (m := missing(p))]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what cannot be imported here."""
+    if not collection_path.is_relative_to(ROOT):
+        return None
+    relative = collection_path.relative_to(ROOT).as_posix()
+    return True if relative in NEEDS and missing(relative) else None

@@ -1,0 +1,152 @@
+"""Portable keys: the same key gives the same coefficients in every framework.
+
+A key is a Threefry-2x32 key, equal to ``jax.random.key(seed)`` bit for bit, and so are its
+``fold_in``, ``split`` and ``bits`` (JAX's default, partitionable layout). All of them are one
+function of a 64-bit counter: element i of an array is the cipher of i, whatever device, shard or
+compiler computes it.
+
+What ``dilute`` draws from a key is fixed here too, and every adapter follows it:
+
+1. ``own, shared, call = key.split(3)``
+2. Ordinary units: ``own.indices(mask_shape)`` look up row ``call.level() < threshold`` of the
+   ``Table``.
+3. Shared retain probabilities: ``shared.indices(p_shape)`` look up the ``SharedTable``, and
+   ``own.levels(mask_shape)`` are compared with its thresholds.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quantal.checks import wrong_type, wrong_value
+
+__all__ = ["Key", "key", "threefry2x32"]
+
+Shape = int | tuple[int, ...]
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = 0x1BD11BDA
+_CHUNK = 2**15  # blocks enciphered at a time, so that the twenty rounds stay in the cache
+
+
+def threefry2x32(
+    key: tuple[Any, Any], counter: tuple[Any, Any], rotate: Callable[[Any, int], Any]
+) -> tuple[Any, Any]:
+    """Encipher pairs of 32-bit words: the Threefry-2x32 block function of twenty rounds.
+
+    Parameters
+    ----------
+    key, counter : pair of arrays
+        Integer arrays of 32 bits of any framework, signed or not, whose ``+`` wraps around.
+    rotate : callable
+        ``rotate(x, n)`` turns the bits of x left by n places.
+    """
+    schedule = (*key, key[0] ^ key[1] ^ _PARITY)
+    x0, x1 = counter[0] + schedule[0], counter[1] + schedule[1]
+    for group in range(1, 6):
+        for places in _ROTATIONS[(group - 1) % 2]:
+            x0 = x0 + x1
+            x1 = rotate(x1, places) ^ x0
+        x0 = x0 + schedule[group % 3]
+        x1 = x1 + schedule[(group + 1) % 3] + group
+    return x0, x1
+
+
+def _rotate(x: NDArray[np.uint32], places: int) -> NDArray[np.uint32]:
+    return (x << np.uint32(places)) | (x >> np.uint32(32 - places))
+
+
+def _integer(name: str, value: Any, bits: int) -> int:
+    expected = f"an integer in [0, 2**{bits})"
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        raise wrong_type(name, expected, value) from None
+    if not 0 <= number < 2**bits:
+        raise wrong_value(name, expected, value)
+    return number
+
+
+def key(seed: int) -> Key:
+    """Return the portable key of a seed, an integer in [0, 2⁶⁴).
+
+    It equals ``jax.random.key(seed)``; for seeds above 2³² that needs JAX's 64-bit mode.
+
+    Examples
+    --------
+    >>> key(0).fold_in(7).bits(2)
+    array([2040308410,  309011329], dtype=uint32)
+    """
+    seed = _integer("seed", seed, 64)
+    return Key(seed >> 32, seed & 0xFFFFFFFF)
+
+
+@dataclass(frozen=True)
+class Key:
+    """A Threefry-2x32 key of two 32-bit words; made by `quantal.key`."""
+
+    word0: int
+    word1: int
+
+    def __repr__(self) -> str:
+        return f"Key({self.word0:#010x}, {self.word1:#010x})"
+
+    def fold_in(self, n: int) -> Key:
+        """Return a key made of this one and an integer in [0, 2³²): a step or a layer, say."""
+        n = _integer("n", n, 32)
+        (word0,), (word1,) = self.blocks(n, 1)
+        return Key(int(word0), int(word1))
+
+    def split(self, n: int = 2) -> tuple[Key, ...]:
+        """Return n independent keys."""
+        words = self.blocks(0, _integer("n", n, 32))
+        return tuple(Key(int(word0), int(word1)) for word0, word1 in zip(*words, strict=True))
+
+    def blocks(self, start: int, count: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """Return the ciphers of the 64-bit counters from ``start``: two arrays of 32-bit words."""
+        words = np.empty((2, count), np.uint32)
+        own = (np.array([self.word0], np.uint32), np.array([self.word1], np.uint32))
+        for first in range(0, count, _CHUNK):
+            size = min(_CHUNK, count - first)
+            counter = np.uint64(start + first) + np.arange(size, dtype=np.uint64)
+            high, low = (counter >> np.uint64(32)).astype(np.uint32), counter.astype(np.uint32)
+            words[:, first : first + size] = threefry2x32(own, (high, low), _rotate)
+        return words[0], words[1]
+
+    def bits(self, shape: Shape) -> NDArray[np.uint32]:
+        """Return 32 random bits an element, equal to ``jax.random.bits(key, shape)``."""
+        shape = (shape,) if isinstance(shape, int) else shape
+        word0, word1 = self.blocks(0, math.prod(shape))
+        return (word0 ^ word1).reshape(shape)
+
+    def level(self) -> int:
+        """Return one integer out of ``range(2**30)``."""
+        return int(self.bits(1)[0]) >> 2
+
+    def levels(self, shape: Shape) -> NDArray[np.int32]:
+        """Return integers out of ``range(2**30)``."""
+        return (self.bits(shape) >> np.uint32(2)).astype(np.int32)
+
+    def indices(self, shape: Shape) -> NDArray[np.uint16]:
+        """Return 16 random bits an element: the cells of a table.
+
+        One block of 64 bits serves four neighbours of the last axis, in the order low and high
+        half of word 0, low and high half of word 1; each row starts with a new block. So an array
+        may be cut anywhere along its other axes, and in fours along the last.
+        """
+        shape = (shape,) if isinstance(shape, int) else shape
+        *rows, last = shape or (1,)
+        per_row = -(-last // 4)
+        words = np.stack(self.blocks(0, math.prod(rows) * per_row), axis=-1)
+        halves = np.stack([words & np.uint32(0xFFFF), words >> np.uint32(16)], axis=-1)
+        padded = halves.astype(np.uint16).reshape(*rows, 4 * per_row)
+        return padded[..., :last].reshape(shape)
