@@ -62,7 +62,12 @@ def compare(
 
 def table(title: str, timings: dict[str, Timing], elements: int) -> str:
     """Return the timings as a Markdown table."""
-    lines = [f"### {title}", "", "| candidate | ns/element | ratio | quartiles |", "|---|---|---|---|"]
+    lines = [
+        f"### {title}",
+        "",
+        "| candidate | ns/element | ratio | quartiles |",
+        "|---|---|---|---|",
+    ]
     for name, t in timings.items():
         per_element = t.seconds / elements * 1e9
         lines.append(f"| {name} | {per_element:.2f} | {t.ratio:.2f} | {t.low:.2f} … {t.high:.2f} |")

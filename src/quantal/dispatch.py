@@ -14,13 +14,14 @@ class _Backend(NamedTuple):
     arrays: str
     module: str
     install: str
+    source: str
 
 
 # By the top-level package in which an array's class, or a base of it, is defined.
 _BACKENDS: dict[str, _Backend] = {}
 
 
-def register(package: str, *, arrays: str, module: str, install: str) -> None:
+def register(package: str, *, arrays: str, module: str, install: str, source: str = "rng") -> None:
     """Let `dilute` accept the arrays of a framework.
 
     Parameters
@@ -33,18 +34,21 @@ def register(package: str, *, arrays: str, module: str, install: str) -> None:
         The module whose ``dilute`` takes them; it is imported when one comes.
     install : str
         The command that installs what is needed.
+    source : str
+        What that ``dilute`` calls its source of randomness.
     """
-    _BACKENDS[package] = _Backend(arrays, module, install)
+    _BACKENDS[package] = _Backend(arrays, module, install, source)
 
 
-for _package, _arrays, _module, _extra in (
-    ("numpy", "numpy.ndarray", "quantal.numpy", ""),
-    ("torch", "torch.Tensor", "quantal.torch", "[torch]"),
-    ("tensorflow", "tensorflow.Tensor", "quantal.tensorflow", "[keras]"),
-    ("jax", "jax.Array", "quantal.jax", "[jax]"),
-    ("jaxlib", "jax.Array", "quantal.jax", "[jax]"),
+for _package, _arrays, _module, _extra, _source in (
+    ("numpy", "numpy.ndarray", "quantal.numpy", "", "rng"),
+    ("torch", "torch.Tensor", "quantal.torch", "[torch]", "generator"),
+    ("tensorflow", "tensorflow.Tensor", "quantal.tensorflow", "[keras]", "rng"),
+    ("jax", "jax.Array", "quantal.jax", "[jax]", "key"),
+    ("jaxlib", "jax.Array", "quantal.jax", "[jax]", "key"),
 ):
-    register(_package, arrays=_arrays, module=_module, install=f"pip install 'quantal{_extra}'")
+    _install = f"pip install 'quantal{_extra}'"
+    register(_package, arrays=_arrays, module=_module, install=_install, source=_source)
 
 
 def dilute(
@@ -94,6 +98,9 @@ def dilute(
         backend = _BACKENDS.get(base.__module__.partition(".")[0])
         if backend is not None:
             adapter = importlib.import_module(backend.module)
-            return adapter.dilute(x, rate, alpha, rng=rng, training=training, **law_and_granularity)
+            source = {backend.source: rng}
+            return adapter.dilute(
+                x, rate, alpha, training=training, **source, **law_and_granularity
+            )
     known = dict.fromkeys(f"{b.arrays} ({b.install})" for b in _BACKENDS.values())
     raise wrong_type("x", f"an array: {', '.join(known)}", type(x))
