@@ -115,14 +115,12 @@ def table(dilution: Dilution) -> Table:
 def shared_table(dilution: Dilution) -> SharedTable:
     """Return the table of a dilution whose retain probabilities are shared; it is computed once."""
     p, p_squared = _probability_cells(dilution)
-    if dilution.vary == "q":
-        keep = np.full(CELLS, dilution.retain)
-        values = p * dilution.ceiling
-    elif dilution._spread is None:  # vary="p", or nothing varies: kept units are all alike
-        keep = p
+    keep = np.full(CELLS, dilution.retain) if dilution.vary == "q" else p
+    if dilution._spread is None:
         values = np.full(CELLS, dilution.ceiling)
+    elif dilution.vary == "q":
+        values = p * dilution.ceiling
     else:
-        keep = p
         # The mean of the kept sizes in a cell is biased to the larger p, as in the exact law.
         values = p_squared / np.maximum(p, np.finfo(float).tiny) * dilution.ceiling
     return SharedTable(_read_only(_whole(keep * LEVELS).astype(np.int32)), _float32(values))
@@ -146,11 +144,11 @@ def cell_means(dilution: Dilution) -> tuple[Floats, float]:
 
 def _probability_cells(dilution: Dilution) -> tuple[Floats, Floats]:
     """Return the means of p and p² over 2¹⁶ equal shares of Beta(α, β)."""
-    if dilution.rate in (0, 1) or np.isinf(dilution.alpha):
+    beta = Dilution(dilution.rate, dilution.alpha, vary="q")._spread
+    if beta is None:
         p = np.full(CELLS, dilution.retain)
         return p, p**2
-    a, b = dilution.alpha, dilution.beta
-    return _cell_means(a, b, CELLS), _cell_means(a, b, CELLS, power=2)
+    return _cell_means(*beta, CELLS), _cell_means(*beta, CELLS, power=2)
 
 
 def _whole(numbers: Floats) -> Floats:
@@ -229,7 +227,8 @@ def _exact_log_odds(a: float, b: float) -> Callable[[Floats, Floats], Floats]:
         t = log_u - log_v
         i = np.clip(np.searchsorted(ts, t) - 1, 0, _NODES - 2)
         width, rise = (ts[1:] - ts[:-1])[i], (nodes[1:] - nodes[:-1])[i]
-        s = np.clip((t - ts[i]) / width, 0, 1)
+        # A width of 0 is possible where b is so small that hardly any mass lies between nodes.
+        s = np.clip(np.divide(t - ts[i], width, out=np.zeros_like(t), where=width > 0), 0, 1)
         left, right = slopes[i] * width - rise, slopes[i + 1] * width - rise
         cubic = nodes[i] + s * rise + s * (1 - s) * ((1 - s) * left - s * right)
         # Beyond the nodes F is a power of p, or 1 − F one of 1 − p.
