@@ -125,9 +125,7 @@ def test_tables_are_read_only_and_made_once_even_by_many_threads(monkeypatch):
     original = table.cell_means
     monkeypatch.setattr(table, "cell_means", lambda law: calls.append(law) or original(law))
     law = Dilution(0.123456, 0.654321)
-    threads = [
-        threading.Thread(target=lambda: made.append(table.table(law))) for _ in range(8)
-    ]
+    threads = [threading.Thread(target=lambda: made.append(table.table(law))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
