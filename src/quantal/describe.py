@@ -67,7 +67,7 @@ def plot(law: Dilution, path: str) -> None:
     figure = Figure(figsize=(10, 3), layout="constrained")
     panels = figure.subplots(1, 3)
     figure.suptitle(repr(law))
-    spread = law.alpha <= 1e12 and 0 < law.rate < 1
+    beta = Dilution(law.rate, law.alpha, vary="q")._spread  # that of p itself
 
     def draw(axes: Axes, title: str, edges: ArrayLike, mass: ArrayLike) -> None:
         axes.stairs(mass, edges, fill=True, alpha=0.6)
@@ -75,17 +75,14 @@ def plot(law: Dilution, path: str) -> None:
         axes.set_ylim(bottom=0)
 
     edges = np.linspace(0, 1, 61)
-    if spread:
-        cdf = special.betainc(law.alpha, law.beta, edges)
-    else:
-        cdf = (edges >= law.retain).astype(float)
-    varies_q = law.vary != "p" and spread
+    cdf = special.betainc(*beta, edges) if beta else (edges >= law.retain).astype(float)
+    varies_q = law.vary != "p" and beta
     size_edges = edges * (1 / law.retain**2 if varies_q else 2 / max(law.retain, 1e-9))
     size_cdf = cdf if varies_q else (size_edges >= 1 / max(law.retain, 1e-9)).astype(float)
     draw(panels[0], "retain probability p", edges, np.diff(cdf))
     draw(panels[1], "size q", size_edges, np.diff(size_cdf))
     c_edges = np.linspace(0, max(law.ceiling, 1) * 1.05, 61)
-    draw(panels[2], "coefficient c, when kept", c_edges, np.diff(law.cdf(c_edges)))
+    draw(panels[2], "coefficient c", c_edges, np.diff(law.cdf(c_edges)))
     panels[2].plot([0, 0], [0, law.rate], lw=4, color="C3", label=f"dropped: {law.rate:g}")
     panels[2].axvline(law.mean, ls="--", color="k", lw=1, label=f"mean {law.mean:.3g}")
     panels[2].legend()
