@@ -1,0 +1,164 @@
+"""``quantal.jax.dilute``: pure, for any JAX library and inside any transformation."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from quantal.checks import FLOATING, wrong_type, wrong_value
+from quantal.dilution import Dilution, Vary
+from quantal.granularity import Axes, coefficient_shapes
+from quantal.jax import bits
+from quantal.keys import Key
+from quantal.table import CELLS, shared_table, table
+
+__all__ = ["coefficients", "dilute"]
+
+Number = float | jax.Array
+
+
+def dilute(
+    x: jax.Array,
+    rate: Number,
+    alpha: Number | None = None,
+    *,
+    key: jax.Array | Key | None = None,
+    training: bool = True,
+    vary: Vary = "pq",
+    unit_mean: bool = False,
+    broadcast_dims: Axes = (),
+    p_broadcast_dims: Axes = (),
+) -> jax.Array:
+    """Multiply every unit of a JAX array by a random coefficient of Quantal Synaptic Dilution.
+
+    Parameters
+    ----------
+    x : jax.Array
+        A floating-point array.
+    rate : float or scalar jax.Array
+        The probability in [0, 1] that a unit is dropped. As an array, it can change from step to
+        step in compiled code, at the price of a call back to the host, which makes the table.
+    alpha : float or scalar jax.Array
+        The homogeneity, above 0; ``inf`` is standard dropout.
+    key : jax.Array or quantal.Key
+        A JAX key or a `quantal.key`; of the same seed, they give the same coefficients.
+    training : bool
+        False returns x itself and needs no key, as does a rate of 0.
+    vary, unit_mean
+        As in `quantal.Dilution`.
+    broadcast_dims : int or tuple of int
+        Axes along which one coefficient is shared.
+    p_broadcast_dims : int or tuple of int
+        Axes along which only the retain probability is shared; masks stay independent.
+
+    Returns
+    -------
+    jax.Array
+        Of the same shape and dtype.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> dilute(jnp.ones((2, 4)), 0.5, 1.0, key=jax.random.key(0))
+    Array([[0.6197041, 3.8779285, 0.       , 0.       ],
+           [2.8753822, 0.       , 1.8864882, 0.       ]], dtype=float32)
+    """
+    if not isinstance(x, jax.Array | np.ndarray) or not jnp.issubdtype(x.dtype, jnp.floating):
+        raise wrong_type("x", FLOATING, getattr(x, "dtype", type(x)))
+    given = {"rate": rate, "alpha": alpha}
+    traced = {name: v for name, v in given.items() if isinstance(v, jax.Array)}
+    # What is traced has no value yet: the rest is checked now, the whole when the table is made.
+    numbers = given | dict.fromkeys(traced, 0.5)
+    dilution = Dilution(**numbers, vary=vary, unit_mean=unit_mean)  # type: ignore[arg-type]
+    for name, value in traced.items():
+        if value.shape != () or not jnp.issubdtype(value.dtype, jnp.floating):
+            raise wrong_value(name, "a number, or a scalar floating-point array", jax.typeof(value))
+    mask_shape, p_shape = coefficient_shapes(x.shape, broadcast_dims, p_broadcast_dims)
+    if not training or dilution.rate == 0:
+        return x
+    if dilution.rate == 1:
+        return jnp.zeros_like(x)
+    return _dilute(x, bits.typed_key(key), traced, dilution, mask_shape, p_shape)
+
+
+def coefficients(
+    dilution: Dilution,
+    mask_shape: tuple[int, ...],
+    p_shape: tuple[int, ...] | None,
+    key: jax.Array | Key,
+) -> jax.Array:
+    """Draw coefficients from the tables, by the plan of `quantal.keys`; float32.
+
+    Examples
+    --------
+    >>> import quantal
+    >>> coefficients(quantal.Dilution(0.5, 1.0), (3,), None, quantal.key(0))
+    Array([0.6197041, 3.8779285, 0.       ], dtype=float32)
+    """
+    return _coefficients(bits.typed_key(key), {}, dilution, mask_shape, p_shape)
+
+
+# Compiled also in eager code, which is then one dispatch; and a table that several layers read is
+# one constant of the program.
+@functools.partial(jax.jit, static_argnums=(2, 3, 4))
+def _coefficients(
+    key: jax.Array,
+    traced: dict[str, jax.Array],
+    dilution: Dilution,
+    mask_shape: tuple[int, ...],
+    p_shape: tuple[int, ...] | None,
+) -> jax.Array:
+    own, shared, call = bits.split(key)
+    read = functools.partial(_read, traced=traced, dilution=dilution)
+    if p_shape is None:
+        values, threshold = read(_table, ((2 * CELLS,), jnp.float32), ((), jnp.int32))
+        # The row is an offset of the index: nothing is copied.
+        row = lax.select(bits.level(call) < threshold, np.int32(CELLS), np.int32(0))
+        return _take(values, bits.indices(own, mask_shape) + row)
+    keep_below, values = read(_shared_table, ((CELLS,), jnp.int32), ((CELLS,), jnp.float32))
+    cell = bits.indices(shared, p_shape)
+    keep = bits.levels(own, mask_shape) < _take(keep_below, cell)
+    return jnp.where(keep, _take(values, cell), np.float32(0))
+
+
+@functools.partial(jax.jit, static_argnums=(3, 4, 5))
+def _dilute(x: jax.Array, key: jax.Array, *law: Any) -> jax.Array:
+    c = _coefficients(key, *law)
+    # Half precision is multiplied in float32, so that only the product is rounded.
+    wide = jnp.float64 if x.dtype == jnp.float64 else jnp.float32
+    return (x.astype(wide) * c.astype(wide)).astype(x.dtype)
+
+
+def _take(values: jax.Array, index: jax.Array) -> jax.Array:
+    return values.at[index].get(mode="promise_in_bounds")
+
+
+def _table(dilution: Dilution) -> tuple[Any, Any]:
+    drawn = table(dilution)
+    return drawn.values.reshape(-1), np.int32(drawn.threshold)
+
+
+def _shared_table(dilution: Dilution) -> tuple[Any, Any]:
+    drawn = shared_table(dilution)
+    return drawn.keep_below, drawn.values
+
+
+def _read(make: Any, *outputs: Any, traced: dict[str, jax.Array], dilution: Dilution) -> Any:
+    """Return a table: a constant of the program or, where a parameter is traced, from the host."""
+    if not traced:
+        return tuple(jnp.asarray(array) for array in make(dilution))
+
+    def on_host(**parameters: Any) -> Any:
+        # As the shortest decimal: a float32 of 0.1 means 0.1, and finds the same table.
+        numbers = {name: float(str(np.asarray(value)[()])) for name, value in parameters.items()}
+        law = {"rate": dilution.rate, "alpha": dilution.alpha} | numbers
+        return make(Dilution(**law, vary=dilution.vary, unit_mean=dilution.unit_mean))
+
+    fixed = {name: lax.stop_gradient(value) for name, value in traced.items()}
+    shapes = tuple(jax.ShapeDtypeStruct(*output) for output in outputs)
+    return jax.pure_callback(on_host, shapes, vmap_method="sequential", **fixed)
