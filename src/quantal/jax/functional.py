@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from quantal.checks import FLOATING, wrong_type, wrong_value
+from quantal.checks import FLOATING, wrong_type
 from quantal.dilution import Dilution, Vary
 from quantal.granularity import Axes, coefficient_shapes
 from quantal.jax import bits
 from quantal.keys import Key
 from quantal.table import CELLS, shared_table, table
 
-__all__ = ["coefficients", "dilute"]
+__all__ = ["checked", "coefficients", "dilute", "is_random"]
 
-Number = float | jax.Array
+Number: TypeAlias = float | jax.Array
 
 
 def dilute(
@@ -70,20 +70,33 @@ def dilute(
     """
     if not isinstance(x, jax.Array | np.ndarray) or not jnp.issubdtype(x.dtype, jnp.floating):
         raise wrong_type("x", FLOATING, getattr(x, "dtype", type(x)))
-    given = {"rate": rate, "alpha": alpha}
-    traced = {name: v for name, v in given.items() if isinstance(v, jax.Array)}
-    # What is traced has no value yet: the rest is checked now, the whole when the table is made.
-    numbers = given | dict.fromkeys(traced, 0.5)
-    dilution = Dilution(**numbers, vary=vary, unit_mean=unit_mean)  # type: ignore[arg-type]
-    for name, value in traced.items():
-        if value.shape != () or not jnp.issubdtype(value.dtype, jnp.floating):
-            raise wrong_value(name, "a number, or a scalar floating-point array", jax.typeof(value))
+    dilution, traced = checked(rate, alpha, vary, unit_mean)
     mask_shape, p_shape = coefficient_shapes(x.shape, broadcast_dims, p_broadcast_dims)
     if not training or dilution.rate == 0:
         return x
     if dilution.rate == 1:
         return jnp.zeros_like(x)
     return _dilute(x, bits.typed_key(key), traced, dilution, mask_shape, p_shape)
+
+
+def checked(
+    rate: Number, alpha: Number | None, vary: Vary = "pq", unit_mean: bool = False
+) -> tuple[Dilution, dict[str, jax.Array]]:
+    """Return the parameters, and those of them whose values are known only on the device.
+
+    The latter stand as ½ in the `Dilution`; they are checked on the host when the table is made.
+    """
+    given: dict[str, Any] = {"rate": rate, "alpha": alpha}
+    traced = {name: value for name, value in given.items() if isinstance(value, jax.Array)}
+    for name, value in traced.items():
+        if value.shape != () or not jnp.issubdtype(value.dtype, jnp.floating):
+            raise wrong_type(name, "a number, or a scalar floating-point array", jax.typeof(value))
+    return Dilution(**given | dict.fromkeys(traced, 0.5), vary=vary, unit_mean=unit_mean), traced
+
+
+def is_random(rate: Number) -> bool:
+    """Return whether a dilution of this rate needs a key: not at the rates 0 and 1."""
+    return isinstance(rate, jax.Array) or 0 < rate < 1
 
 
 def coefficients(
