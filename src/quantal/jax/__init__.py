@@ -7,6 +7,7 @@ from quantal.checks import require
 
 require("jax", "jax")
 
-from quantal.jax.functional import coefficients, dilute  # noqa: E402
+from quantal.jax.drawing import coefficients  # noqa: E402
+from quantal.jax.functional import dilute  # noqa: E402
 
 __all__ = ["coefficients", "dilute"]

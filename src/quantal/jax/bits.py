@@ -18,10 +18,10 @@ from jax.extend.random import threefry2x32_p
 from quantal.checks import wrong_type
 from quantal.keys import Key
 
-__all__ = ["indices", "level", "levels", "split", "typed_key"]
+__all__ = ["NO_KEY", "indices", "level", "levels", "split", "typed_key"]
 
 _KEY = "a JAX key, as from jax.random.key(0), or a quantal.key"
-_NO_KEY = f"{_KEY}; JAX has no global stream to fall back on: pass key=jax.random.key(seed)"
+NO_KEY = f"{_KEY}; JAX has no global stream to fall back on: pass key=jax.random.key(seed)"
 _HALF = np.uint32(0xFFFF)
 _SIXTEEN = np.uint32(16)
 
@@ -32,7 +32,7 @@ def typed_key(key: Any) -> jax.Array:
         words = np.array([key.word0, key.word1], np.uint32)
         return jax.random.wrap_key_data(words, impl="threefry2x32")
     if key is None:
-        raise wrong_type("key", _NO_KEY, key)
+        raise wrong_type("key", NO_KEY, key)
     if isinstance(key, jax.Array | np.ndarray):
         if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             if key.ndim == 0:
