@@ -67,7 +67,8 @@ def test_coefficients_are_those_of_numpy(shape, law, vary, seed, data):
 
 
 @pytest.mark.parametrize(
-    ("shape", "options"), zip([(5, 7), (2, 3, 8), (3, 2, 5), (4, 6)], GRANULARITY, strict=True)
+    ("shape", "options"),
+    list(zip([(5, 7), (2, 3, 8), (3, 2, 5), (4, 6)], GRANULARITY, strict=True)),
 )
 def test_every_kind_of_key_eager_and_compiled(shape, options):
     x = normal(shape)
