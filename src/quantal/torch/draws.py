@@ -11,7 +11,7 @@ from torch import Tensor
 
 from quantal.keys import Key, threefry2x32
 from quantal.table import LEVELS
-from quantal.torch.tables import look_up
+from quantal.torch.tables import look_up, start
 
 __all__ = ["Native", "Portable", "draw", "draw_by_key", "draw_by_key_in_graph"]
 
@@ -26,11 +26,11 @@ def draw(
     Returns
     -------
     cell, row
-        int16 and bool. Without ``p_shape``, each unit has a cell, and the call has a row; with it,
-        units share cells, and each has its own row.
+        Without ``p_shape``, each unit has a cell, int16, and the call a row, given by its start;
+        with it, units share cells, and a boolean for each says if its row is the second.
     """
     if p_shape is None:
-        return source.indices(mask_shape), source.levels(()) < thresholds
+        return source.indices(mask_shape), start(source.levels(()) < thresholds)
     cell = source.shared_indices(p_shape)
     return cell, source.levels(mask_shape) < look_up(thresholds, cell)
 
@@ -135,5 +135,6 @@ def _(
     thresholds: Tensor, mask_shape: Shape, p_shape: Shape | None, *_: Any
 ) -> tuple[Tensor, Tensor]:
     cells, rows = (mask_shape, ()) if p_shape is None else (p_shape, mask_shape)
+    kind = torch.int64 if p_shape is None else torch.bool
     cell = torch.empty(cells, dtype=torch.int16, device=thresholds.device)
-    return cell, torch.empty(rows, dtype=torch.bool, device=thresholds.device)
+    return cell, torch.empty(rows, dtype=kind, device=thresholds.device)

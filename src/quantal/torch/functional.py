@@ -125,7 +125,7 @@ def zeros(x: Tensor, inplace: bool) -> Tensor:
     return x.masked_fill_(everywhere, 0) if inplace else x.masked_fill(everywhere, 0)
 
 
-def _product(x: Tensor, c: Tensor, inplace: bool) -> Tensor:
+def _product(x: Tensor, c: Tensor, inplace: bool = False) -> Tensor:
     # Half precision is multiplied in float32 in any case: only the product is rounded.
     return x.mul_(c) if inplace else (x * c).to(x.dtype)
 
@@ -143,17 +143,25 @@ class _Multiply(torch.autograd.Function):
         ctx.save_for_backward(cell, row)
         ctx.save_for_forward(cell, row)
         ctx.values = values  # the same for all calls, so no concern of saved-tensor hooks
-        c = look_up(values, cell, row)
         if inplace:
             ctx.mark_dirty(x)
-        elif c.shape == x.shape and c.dtype == x.dtype and x.is_contiguous():
+        return _Multiply.product(x, look_up(values, cell, row), inplace)
+
+    @staticmethod
+    def product(x: Tensor, c: Tensor, inplace: bool = False) -> Tensor:
+        if c.shape == x.shape and c.dtype == x.dtype and x.is_contiguous() and not inplace:
             return c.mul_(x)  # spares a tensor
         return _product(x, c, inplace)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        return _Multiply.apply(upstream, ctx.values, *ctx.saved_tensors, False), *[None] * 4
+        cell, row = ctx.saved_tensors
+        if torch.is_grad_enabled():  # create_graph=True
+            gradient = _Multiply.apply(upstream, ctx.values, cell, row, False)
+        else:
+            gradient = _Multiply.product(upstream, look_up(ctx.values, cell, row))
+        return gradient, None, None, None, None
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
-        return _product(tangent, look_up(ctx.values, *ctx.saved_tensors), False)
+        return _product(tangent, look_up(ctx.values, *ctx.saved_tensors))
