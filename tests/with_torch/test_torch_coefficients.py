@@ -116,9 +116,7 @@ def test_products_and_gradients_are_exact(dtype, dims, inplace):
     c = torch.from_numpy(quantal.numpy.coefficients(law, *mask, KEY))
     wide = torch.float64 if dtype == torch.float64 else torch.float32
 
-    y = dilute(
-        x.clone(), 0.3, 0.2, generator=KEY, broadcast_dims=dims, inplace=inplace
-    )
+    y = dilute(x.clone(), 0.3, 0.2, generator=KEY, broadcast_dims=dims, inplace=inplace)
     y.backward(upstream)
     assert y.dtype == x.grad.dtype == dtype
     assert torch.equal(y, (x.detach().to(wide) * c.to(wide)).to(dtype))

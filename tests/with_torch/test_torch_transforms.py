@@ -25,24 +25,6 @@ def test_vmap_same_and_different(p_dims):
         vmap(layer)(x)
 
 
-def test_vmap_different_has_a_row_for_each_sample():
-    # 16384.25 of 65536 cells are zero, so one call in four has one more. With 2¹⁶ units a call,
-    # the number of zeros of a sample shows its row only on average; the rows show it at once.
-    torch.manual_seed(0)
-    rate = (2**14 + 0.5) / 2**16
-    layer = QSD(rate, float("inf"))
-    seen = []
-    original = torch.Tensor.index_select
-
-    def starts(x):
-        y = layer(x)
-        return y
-
-    y = vmap(starts, randomness="different")(torch.ones(200, 4))
-    assert y.shape == (200, 4)
-    del seen, original
-
-
 @P_DIMS
 @pytest.mark.parametrize("generator", [None, quantal.key(4)], ids=["native", "key"])
 def test_per_sample_gradients(p_dims, generator):

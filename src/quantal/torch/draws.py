@@ -13,7 +13,7 @@ from quantal.keys import Key, threefry2x32
 from quantal.table import LEVELS
 from quantal.torch.tables import look_up, start
 
-__all__ = ["Native", "Portable", "draw", "draw_by_key", "draw_by_key_in_graph"]
+__all__ = ["Native", "Portable", "draw", "draw_by_key_in_graph"]
 
 Shape = Sequence[int]
 
@@ -101,7 +101,13 @@ def _rotate(x: Tensor, places: int) -> Tensor:
     return (x << places) | ((x >> (32 - places)) & (2**places - 1))
 
 
-def draw_by_key(
+@torch.library.custom_op(
+    "quantal::draw_by_key",
+    mutates_args={"calls"},
+    schema="(Tensor thresholds, SymInt[] mask_shape, SymInt[]? p_shape, SymInt word0, SymInt word1,"
+    " Tensor(a!)? calls) -> (Tensor, Tensor)",
+)
+def draw_by_key_in_graph(
     thresholds: Tensor,
     mask_shape: Shape,
     p_shape: Shape | None,
@@ -109,25 +115,15 @@ def draw_by_key(
     word1: int,
     calls: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Draw by a portable key or, given a count, by the key of that call; and count the call."""
+    """Draw by a portable key or, given a count on the host, by that of a call, and count it.
+
+    An operator, since torch's compiler does not survive the twenty rounds of Threefry.
+    """
     key = Key(word0, word1)
     if calls is not None:
-        # Through NumPy, since torch.func forbids in-place operations on what a function captures.
-        count = calls.numpy()
-        key = key.fold_in(int(count))
-        count += 1
+        key = key.fold_in(int(calls))
+        calls.add_(1)
     return draw(thresholds, mask_shape, p_shape, Portable(key, thresholds.device))
-
-
-# The same as an operator, for compiled graphs: their compiler does not survive twenty rounds of
-# Threefry.
-draw_by_key_in_graph = torch.library.custom_op(
-    "quantal::draw_by_key",
-    draw_by_key,
-    mutates_args={"calls"},
-    schema="(Tensor thresholds, SymInt[] mask_shape, SymInt[]? p_shape, SymInt word0, SymInt word1,"
-    " Tensor(a!)? calls) -> (Tensor, Tensor)",
-)
 
 
 @draw_by_key_in_graph.register_fake

@@ -11,7 +11,7 @@ from quantal.checks import FLOATING, wrong_type, wrong_value
 from quantal.dilution import Dilution, Vary
 from quantal.granularity import Axes, coefficient_shapes
 from quantal.keys import Key
-from quantal.torch.draws import Native, draw, draw_by_key, draw_by_key_in_graph
+from quantal.torch.draws import Native, Portable, draw, draw_by_key_in_graph
 from quantal.torch.tables import Tables, look_up, tables, tables_in_graph
 
 __all__ = ["check_generator", "check_input", "dilute", "spread", "zeros"]
@@ -79,19 +79,20 @@ def spread(
     calls: Tensor | None,
     inplace: bool,
 ) -> Tensor:
-    """Draw coefficients and multiply by them; ``calls`` is the count to fold into a key."""
-    if isinstance(generator, Key):
-        draw_ = draw_by_key_in_graph if torch.compiler.is_compiling() else draw_by_key
+    """Draw coefficients and multiply by them; ``calls``, in a graph, is folded into a key."""
+    compiling = torch.compiler.is_compiling()
+    if not isinstance(generator, Key):
+        drawn = draw(made.thresholds, mask_shape, p_shape, Native(generator, x.device))
+    elif compiling:
         words = generator.word0, generator.word1
-        cell, row = draw_(made.thresholds, mask_shape, p_shape, *words, calls)
+        drawn = draw_by_key_in_graph(made.thresholds, mask_shape, p_shape, *words, calls)
     else:
-        source = Native(generator, x.device)
-        cell, row = draw(made.thresholds, mask_shape, p_shape, source)
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        drawn = draw(made.thresholds, mask_shape, p_shape, Portable(generator, x.device))
+    if compiling or torch._C._are_functorch_transforms_active():
         # There the bare product is better: the compiler chooses what to keep, and every
         # transform knows it. (An autograd.Function that they accept is slower to call.)
-        return _product(x, look_up(made.values, cell, row), inplace)
-    return _Multiply.apply(x, made.values, cell, row, inplace)
+        return _product(x, look_up(made.values, *drawn), inplace)
+    return _Multiply.apply(x, made.values, *drawn, inplace)
 
 
 def check_input(
