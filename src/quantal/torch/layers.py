@@ -14,7 +14,8 @@ from torch.nn.modules.dropout import _DropoutNd
 from quantal.dilution import Dilution, Vary
 from quantal.granularity import Axes
 from quantal.keys import Key
-from quantal.torch.functional import check_generator, check_input, spread, zeros
+from quantal.torch.functional import check_generator, check_input, spread
+from quantal.torch.product import zeros
 from quantal.torch.tables import Tables, tables
 
 __all__ = ["QSD"]

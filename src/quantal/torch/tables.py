@@ -90,4 +90,4 @@ def _(
     rate: float, alpha: float, vary: str, unit_mean: bool, shared: bool, device: torch.device
 ) -> tuple[Tensor, Tensor]:
     thresholds = torch.empty((CELLS,) if shared else (), dtype=torch.int32, device=device)
-    return torch.empty(2 * CELLS, device=device), thresholds
+    return torch.empty(2 * CELLS, dtype=torch.float32, device=device), thresholds
