@@ -119,9 +119,12 @@ def test_tables_made_in_inference_mode_serve_in_training():
         assert dilute(torch.ones(3), 0.123, 0.2).shape == (3,)
         layer = QSD(0.124, 0.2, generator=quantal.key(0))
         layer(torch.ones(3))
+    assert not any(part.is_inference() for part in layer._tables)
     x = torch.ones(3, requires_grad=True)
     dilute(x, 0.123, 0.2).sum().backward()
     layer(x).sum().backward()
+    torch.compile(layer, fullgraph=True, backend="aot_eager")(x).sum().backward()
+    assert layer.calls == 3
 
 
 def test_strict_load_of_a_dropout_checkpoint():

@@ -124,7 +124,8 @@ class QSD(_DropoutNd):
         # One number in two guises: eager code must not meet torch.func, which forbids in-place
         # operations on what a function captures, and a graph takes nothing but tensors.
         self._count = np.array(count, np.int64)
-        self._calls = torch.from_numpy(self._count)
+        with torch.inference_mode(False):  # it may count in training next
+            self._calls = torch.from_numpy(self._count)
 
     def extra_repr(self) -> str:
         """Return the parameters in torch's habit; those of granularity only if they are set."""
