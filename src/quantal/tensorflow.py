@@ -18,7 +18,16 @@ from quantal.table import CELLS, shared_table, table
 require("tensorflow", "keras")
 import tensorflow as tf  # noqa: E402
 
-__all__ = ["coefficients", "dilute", "fold_in", "from_seed", "multiply", "tables"]
+__all__ = [
+    "coefficients",
+    "dilute",
+    "fold_in",
+    "from_seed",
+    "multiply",
+    "shapes",
+    "tables",
+    "zeros",
+]
 
 Tensor: TypeAlias = Any
 Shape: TypeAlias = tuple[int | Tensor, ...] | Tensor
@@ -79,13 +88,12 @@ def dilute(
     given, x = x, tf.convert_to_tensor(x)
     if not x.dtype.is_floating:
         raise wrong_type("x", FLOATING, x.dtype.name)
-    mask_shape, p_shape = _shapes(x, broadcast_dims, p_broadcast_dims)
+    mask_shape, p_shape = shapes(x, broadcast_dims, p_broadcast_dims)
     rng = _checked(rng)
     if not training or dilution.rate == 0:
         return given
     if dilution.rate == 1:
-        # Not zeros_like(x), whose gradient is None rather than zero.
-        return tf.where(tf.zeros_like(x, tf.bool), x, tf.zeros_like(x))
+        return zeros(x)
     law = _constants(dilution, p_shape is not None, x.device)
     return multiply(x, coefficients(law, mask_shape, p_shape, _keys(rng)))
 
@@ -96,6 +104,11 @@ def multiply(x: Tensor, c: Tensor) -> Tensor:
     y = tf.cast(tf.cast(x, wide) * tf.cast(c, wide), x.dtype)
     y.set_shape(x.shape)
     return y
+
+
+def zeros(x: Tensor) -> Tensor:
+    """Return the zeros of rate 1; the gradient of ``zeros_like`` would be None."""
+    return tf.where(tf.zeros_like(x, tf.bool), x, tf.zeros_like(x))
 
 
 def coefficients(
@@ -129,7 +142,8 @@ def _constants(dilution: Dilution, shared: bool, device: str) -> tuple[Tensor, T
         return tf.constant(first), tf.constant(second)
 
 
-def _shapes(x: Tensor, shared: Axes, p_shared: Axes) -> tuple[Shape, Shape | None]:
+def shapes(x: Tensor, shared: Axes, p_shared: Axes) -> tuple[Shape, Shape | None]:
+    """Return the shapes of coefficients and probabilities, as `coefficient_shapes` does."""
     if x.shape.rank is None:
         if shared != () or p_shared != ():
             raise wrong_value("x", "a tensor of known rank, to name axes of it", x.shape)
