@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,12 +19,12 @@ require("tensorflow", "keras")
 import tensorflow as tf  # noqa: E402
 
 __all__ = [
+    "check_input",
     "coefficients",
     "dilute",
     "fold_in",
     "from_seed",
     "multiply",
-    "shapes",
     "tables",
     "zeros",
 ]
@@ -86,9 +86,7 @@ def dilute(
     """
     dilution = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
     given, x = x, tf.convert_to_tensor(x)
-    if not x.dtype.is_floating:
-        raise wrong_type("x", FLOATING, x.dtype.name)
-    mask_shape, p_shape = shapes(x, broadcast_dims, p_broadcast_dims)
+    mask_shape, p_shape = check_input(x, broadcast_dims, p_broadcast_dims)
     rng = _checked(rng)
     if not training or dilution.rate == 0:
         return given
@@ -112,7 +110,7 @@ def zeros(x: Tensor) -> Tensor:
 
 
 def coefficients(
-    law: tuple[Tensor, Tensor], mask_shape: Shape, p_shape: Shape | None, keys: Keys
+    law: Sequence[Tensor], mask_shape: Shape, p_shape: Shape | None, keys: Keys
 ) -> Tensor:
     """Draw coefficients from `tables`, by the plan of `quantal.keys`; float32."""
     if p_shape is None:
@@ -142,8 +140,10 @@ def _constants(dilution: Dilution, shared: bool, device: str) -> tuple[Tensor, T
         return tf.constant(first), tf.constant(second)
 
 
-def shapes(x: Tensor, shared: Axes, p_shared: Axes) -> tuple[Shape, Shape | None]:
+def check_input(x: Tensor, shared: Axes, p_shared: Axes) -> tuple[Shape, Shape | None]:
     """Return the shapes of coefficients and probabilities, as `coefficient_shapes` does."""
+    if not x.dtype.is_floating:
+        raise wrong_type("x", FLOATING, x.dtype.name)
     if x.shape.rank is None:
         if shared != () or p_shared != ():
             raise wrong_value("x", "a tensor of known rank, to name axes of it", x.shape)

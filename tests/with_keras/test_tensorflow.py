@@ -214,9 +214,7 @@ def test_a_seed_means_the_same_in_eager_and_compiled_code():
 
 def test_messages():
     x = tf.ones((2, 3))
-    with pytest.raises(
-        TypeError, match=r"x: expected a floating-point array\. Received: x='int32'"
-    ):
+    with pytest.raises(TypeError, match=r"x: expected a floating-point array\. .* x='int32'"):
         dilute(tf.ones((2,), tf.int32), 0.5, 1.0)
     with pytest.raises(TypeError, match=r"alpha: expected a number above 0.*with_mean_gain"):
         dilute(x, 0.5)

@@ -78,7 +78,6 @@ class QSD(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self._tables: Any = None
         self._dilution = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
         self.noise_shape = _noise_shape(noise_shape)
         if noise_shape is not None and broadcast_dims != ():
@@ -92,6 +91,9 @@ class QSD(keras.layers.Layer):
             own = 0 if isinstance(seed, Key) else seed
             generator = keras.random.SeedGenerator
             self.seed_generator = own if isinstance(own, generator) else generator(own)
+        # Graphs of TensorFlow can be told of a new law; the other backends read it as they run.
+        live = self.rate > 0 and keras.backend.backend() == "tensorflow"
+        self._tables = _backend.Tables(self.dilution, self.p_broadcast_dims != ()) if live else None
         self.supports_masking = True
         self._build_at_init()
 

@@ -13,7 +13,7 @@ from quantal.keys import Key
 
 def dilute(layer: Any, x: tf.Tensor, shared_axes: tuple[int, ...]) -> tf.Tensor:
     """Dilute x by the law of a layer, drawing from its seed."""
-    mask_shape, p_shape = adapter.shapes(x, shared_axes, layer.p_broadcast_dims)
+    mask_shape, p_shape = adapter.check_input(x, shared_axes, layer.p_broadcast_dims)
     state = layer.seed_generator.next()  # (seed, calls)
     if layer.rate == 1:
         return adapter.zeros(x)
@@ -21,10 +21,8 @@ def dilute(layer: Any, x: tf.Tensor, shared_axes: tuple[int, ...]) -> tf.Tensor:
         keys = adapter.fold_in(layer.seed, state[1])
     else:
         keys = adapter.from_seed(state)
-    if layer._tables is None:
-        layer._tables = Tables(layer.dilution)
-    law = layer._tables.read(shared=p_shape is not None)
-    return adapter.multiply(x, adapter.coefficients(law, mask_shape, p_shape, keys))
+    drawn = adapter.coefficients(layer._tables.read(), mask_shape, p_shape, keys)
+    return adapter.multiply(x, drawn)
 
 
 class Tables:
@@ -34,23 +32,37 @@ class Tables:
     they are no weights, and are not saved.
     """
 
-    def __init__(self, dilution: Dilution) -> None:
-        self.dilution = dilution
-        self.variables: dict[bool, list[tf.Variable]] = {}
+    def __init__(self, dilution: Dilution, shared: bool) -> None:
+        self.dilution, self.shared, self.filled = dilution, shared, False
+        # Empty until they are needed, but made now: a variable that appears while a function is
+        # traced makes TensorFlow trace it twice.
+        dtypes = (tf.int64, tf.float32) if shared else (tf.float32, tf.int64)
+        self.variables = [
+            tf.Variable(
+                tf.zeros((0,), dtype),
+                shape=tf.TensorShape(None),
+                trainable=False,
+                aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+            )
+            for dtype in dtypes
+        ]
 
-    def read(self, shared: bool) -> tuple[tf.Variable, ...]:
-        """Return the variables for shared retain probabilities or for ordinary units."""
-        if shared not in self.variables:
+    def read(self) -> list[tf.Tensor]:
+        """Return the tables."""
+        if not self.filled:
             with tf.init_scope():
-                self.variables[shared] = [
-                    tf.Variable(array, trainable=False)
-                    for array in adapter.tables(self.dilution, shared)
-                ]
-        return tuple(self.variables[shared])
+                self._fill()
+        arrays = adapter.tables(self.dilution, self.shared)
+        return [tf.ensure_shape(v, a.shape) for v, a in zip(self.variables, arrays, strict=True)]
 
     def assign(self, dilution: Dilution) -> None:
         """Change the law."""
         self.dilution = dilution
-        for shared, variables in self.variables.items():
-            for variable, array in zip(variables, adapter.tables(dilution, shared), strict=True):
-                variable.assign(array)
+        if self.filled:
+            self._fill()
+
+    def _fill(self) -> None:
+        arrays = adapter.tables(self.dilution, self.shared)
+        for variable, array in zip(self.variables, arrays, strict=True):
+            variable.assign(array)
+        self.filled = True
