@@ -17,10 +17,14 @@ import quantal
 import quantal.numpy
 from quantal.keras import QSD, SpatialQSD1D, SpatialQSD2D, SpatialQSD3D
 
-# Keras 3.15 reads its variables as np.array(variable), of which NumPy 2 complains.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning:keras"
-)
+pytestmark = [
+    # Keras 3.15 reads its variables as np.array(variable), of which NumPy 2 complains.
+    pytest.mark.filterwarnings(
+        "ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning:keras"
+    ),
+    # torch 2.13's own compiler uses what torch 2.13 deprecates.
+    pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning:torch"),
+]
 
 BACKEND = keras.backend.backend()
 KEY = quantal.key(11)
