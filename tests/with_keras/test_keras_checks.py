@@ -23,6 +23,7 @@ pytestmark = [
         "ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning:keras"
     ),
     pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning:torch"),
+    pytest.mark.filterwarnings(r"ignore:The \.grad attribute of a Tensor that is not a leaf"),
 ]
 
 LAYERS = [
@@ -39,9 +40,7 @@ LAYERS = [
 
 # Keras 3.15's run_layer_test fits a model without weights on a generator, and warns of both.
 @pytest.mark.filterwarnings("ignore:`shuffle=True` was passed:UserWarning:keras")
-@pytest.mark.filterwarnings(
-    "ignore:The model does not have any trainable:UserWarning:keras"
-)
+@pytest.mark.filterwarnings("ignore:The model does not have any trainable:UserWarning:keras")
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("alpha", [0.2, math.inf])
 @pytest.mark.parametrize(("layer", "arguments", "shape"), LAYERS)

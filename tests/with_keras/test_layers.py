@@ -22,8 +22,9 @@ pytestmark = [
     pytest.mark.filterwarnings(
         "ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning:keras"
     ),
-    # torch 2.13's own compiler uses what torch 2.13 deprecates.
+    # torch 2.13's compiler uses what torch deprecates, and looks at the .grad of every tensor.
     pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning:torch"),
+    pytest.mark.filterwarnings(r"ignore:The \.grad attribute of a Tensor that is not a leaf"),
 ]
 
 BACKEND = keras.backend.backend()
