@@ -147,7 +147,8 @@ class QSD(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:  # noqa: D102
         # Models call this when they are put together: the time to refuse axes that are not there.
-        coefficient_shapes(input_shape, self._shared_axes(input_shape), self.p_broadcast_dims)
+        sizes = [size or 0 for size in input_shape]
+        coefficient_shapes(sizes, self._shared_axes(input_shape), self.p_broadcast_dims)
         return input_shape
 
     def get_config(self) -> dict[str, Any]:  # noqa: D102
