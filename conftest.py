@@ -10,7 +10,7 @@ import pytest
 # What a folder or file needs, by path from the project's root.
 NEEDS = {
     "src/quantal/torch": ("torch",),
-    "src/quantal/tensorflow.py": ("tensorflow",),
+    "src/quantal/tensorflow": ("tensorflow",),
     "src/quantal/keras": ("keras",),
     "src/quantal/keras/on_tensorflow.py": ("keras", "tensorflow"),
     "src/quantal/keras/on_jax.py": ("keras", "jax"),

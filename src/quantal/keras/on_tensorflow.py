@@ -6,9 +6,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from quantal import tensorflow as adapter
 from quantal.dilution import Dilution
 from quantal.keys import Key
+from quantal.tensorflow import functional as adapter
+from quantal.tensorflow.bits import fold_in, from_seed
 
 
 def dilute(layer: Any, x: tf.Tensor, shared_axes: tuple[int, ...]) -> tf.Tensor:
@@ -17,10 +18,7 @@ def dilute(layer: Any, x: tf.Tensor, shared_axes: tuple[int, ...]) -> tf.Tensor:
     state = layer.seed_generator.next()  # (seed, calls)
     if layer.rate == 1:
         return adapter.zeros(x)
-    if isinstance(layer.seed, Key):
-        keys = adapter.fold_in(layer.seed, state[1])
-    else:
-        keys = adapter.from_seed(state)
+    keys = fold_in(layer.seed, state[1]) if isinstance(layer.seed, Key) else from_seed(state)
     drawn = adapter.coefficients(layer._tables.read(), mask_shape, p_shape, keys)
     return adapter.multiply(x, drawn)
 
