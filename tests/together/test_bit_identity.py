@@ -15,6 +15,9 @@ import quantal.jax
 import quantal.tensorflow
 import quantal.torch
 
+# torch 2.13's own compiler still uses what torch 2.13 deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+
 SETTINGS = {
     "MNIST": {"rate": 0.2, "alpha": 0.2},
     "reviews": {"rate": 0.5, "alpha": 1.0},
