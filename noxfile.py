@@ -18,6 +18,7 @@ ALL = (*TORCH, *TENSORFLOW, "keras", *JAX)
 # What each backend installs, which folder it tests, and what it asks of pytest and Keras.
 BACKENDS = {
     "core": (("mpmath", "matplotlib"), "tests/core", None, None),
+    "conformance": ((), "tests/conformance", None, None),
     "torch": ((*TORCH, "onnx", "onnxscript"), "tests/with_torch", "torch", None),
     "keras-tensorflow": (("keras", *TENSORFLOW), "tests/with_keras", "keras", "tensorflow"),
     "keras-jax": (("keras", "jax"), "tests/with_keras", "keras", "jax"),
@@ -64,3 +65,31 @@ def together(session: nox.Session) -> None:
     install(session, *TEST, *ALL, "matplotlib")
     where = session.posargs or ("tests/together", "tests/core/test_package.py")
     session.run("pytest", "--backend", "together", *where)
+
+
+@nox.session
+def conformance(session: nox.Session) -> None:
+    """Judge every adapter with the conformance kit; one report for all: conformance.md."""
+    install(session, *ALL)
+    session.run("quantal", "conform", "--installed", "--report", "conformance.md")
+
+
+@nox.session(default=False)
+def soak(session: nox.Session) -> None:
+    """Judge right implementations again and again with fresh seeds: nox -s soak -- --runs 300."""
+    install(session)
+    arguments = session.posargs or ("numpy", "numpy-key", "--runs", "300")
+    session.run("python", "-m", "quantal.conformance.soak", *arguments)
+
+
+@nox.session(default=False)
+def bench(session: nox.Session) -> None:
+    """Measure, alone on the machine: nox -s bench -- torch, or core, jax, keras, conformance."""
+    install(session, *ALL)
+    for name in session.posargs or ("core", "torch", "jax", "keras", "conformance"):
+        for backend in ("tensorflow", "jax", "torch") if name == "keras" else ("",):
+            environment = {"KERAS_BACKEND": backend} if backend else {}
+            # A missed bar is part of the report, not a failure of the session.
+            session.run(
+                "python", f"benchmarks/bench_{name}.py", env=environment, success_codes=range(100)
+            )
