@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, special
+from scipy import special
 
 __all__ = ["POWER", "Atoms", "Kolmogorov", "Mean", "Proportion", "Test", "smallest"]
 
@@ -284,4 +284,11 @@ def _last(holds: Callable[[int], bool], n: int) -> int:
 
 
 def _root(f: Callable[[float], float], low: float, high: float) -> float:
-    return float(optimize.brentq(f, low, high, xtol=1e-15, rtol=1e-12))
+    """Return where a function that is negative at one end and not at the other changes sign.
+
+    Of the two floats around it, the one where f has the sign of ``high``.
+    """
+    rising = f(high) >= 0
+    while (middle := (low + high) / 2) not in (low, high):
+        low, high = (low, middle) if (f(middle) >= 0) == rising else (middle, high)
+    return high

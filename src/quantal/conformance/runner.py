@@ -9,7 +9,7 @@ from quantal.checks import wrong_value
 from quantal.conformance.adapter import Adapter
 from quantal.conformance.check import CHECKS, Check, Finding, Trial
 from quantal.conformance.report import Report, Result, Status
-from quantal.conformance.subject import NotConforming, Subject
+from quantal.conformance.subject import ConformanceError, Subject
 
 __all__ = ["names", "run"]
 
@@ -101,7 +101,7 @@ def _judge(check: Check, subject: Subject, level: float, replay: str) -> Result:
         detail = ""
         try:
             findings.extend(check.answer(Trial(subject, level / max(check.parts, 1))))
-        except NotConforming as error:
+        except ConformanceError as error:
             detail = str(error)
         except Exception as error:  # whatever the implementation raises is its failure
             detail = f"{type(error).__name__}: {error}"

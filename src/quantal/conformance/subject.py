@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from quantal.conformance.adapter import Adapter, Array, Settings, SupportsCalls
 from quantal.dilution import Dilution
 
-__all__ = ["SHAPE", "NotConforming", "Subject"]
+__all__ = ["SHAPE", "ConformanceError", "Subject"]
 
 SHAPE = (32, 64, 64)
 """Samples, channels and time steps of the calls that statistics is done on."""
@@ -21,7 +21,7 @@ SHAPE = (32, 64, 64)
 Floats = NDArray[np.float64]
 
 
-class NotConforming(Exception):
+class ConformanceError(Exception):
     """The implementation did something that no right one does."""
 
 
@@ -55,7 +55,7 @@ class Subject:
         """Return the adapter's output and gradient, both of the right shape."""
         pair = self.adapter.grad(x, upstream, **asdict(settings), seed=seed)
         if not isinstance(pair, tuple) or len(pair) != 2:
-            raise NotConforming(f"grad returned {type(pair).__name__}, not (output, gradient)")
+            raise ConformanceError(f"grad returned {type(pair).__name__}, not (output, gradient)")
         return _output(x, pair[0], "grad's output"), _output(x, pair[1], "grad's gradient")
 
     @property
@@ -68,7 +68,7 @@ class Subject:
         assert isinstance(self.adapter, SupportsCalls)
         outputs = self.adapter.calls(x, count=count, **asdict(settings), seed=seed)
         if len(outputs) != count:
-            raise NotConforming(f"calls returned {len(outputs)} outputs for count={count}")
+            raise ConformanceError(f"calls returned {len(outputs)} outputs for count={count}")
         return [_output(x, output, "calls") for output in outputs]
 
     # --- draws ---------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ class Subject:
         """Return the coefficients of one call: what becomes of an array of ones."""
         drawn = self.apply(np.ones(shape, dtype), settings, seed).astype(np.float64)
         if not np.isfinite(drawn).all():
-            raise NotConforming(f"coefficients that are not finite, at {settings}")
+            raise ConformanceError(f"coefficients that are not finite, at {settings}")
         return drawn
 
     def coefficients(self, law: Dilution, units: int) -> Floats:
@@ -102,7 +102,7 @@ class Subject:
 
 def _output(x: Array, output: Any, what: str) -> Array:
     if not isinstance(output, np.ndarray):
-        raise NotConforming(f"{what}: expected a NumPy array, received {type(output).__name__}")
+        raise ConformanceError(f"{what}: expected a NumPy array, received {type(output).__name__}")
     if output.shape != x.shape:
-        raise NotConforming(f"{what}: expected the shape {x.shape}, received {output.shape}")
+        raise ConformanceError(f"{what}: expected the shape {x.shape}, received {output.shape}")
     return output

@@ -1,5 +1,6 @@
 """Checks of one draw: forward, backward, and from one input to another."""
 
+# ruff: noqa: D401  (the docstring of a check states what must hold)
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -59,3 +60,17 @@ def linearity(trial: Trial) -> Iterator[Finding]:
         close = np.allclose(trial.subject.apply(x, settings, seed), c * x, rtol=2.0**-21, atol=0)
         detail = "the output for x is not that for 1, times x"
         yield trial.require(f"normal numbers, {settings}", close, detail, c.size)
+
+
+@exact("input-unchanged")
+def input_unchanged(trial: Trial) -> Iterator[Finding]:
+    """The caller's arrays are left as they were."""
+    for number, settings in enumerate((*CASES, Settings(1.0, 1.0), Settings(0.0, 1.0))):
+        (seed,) = trial.subject.seeds("input-unchanged", 1, start=number)
+        rng = trial.subject.rng(f"input-unchanged {number}")
+        x, upstream = rng.normal(size=(2, *SHAPE)).astype(np.float32)
+        before = x.copy(), upstream.copy()
+        trial.subject.apply(x, settings, seed)
+        trial.subject.grad(x, upstream, settings, seed)
+        same = bool(np.all(x == before[0]) and np.all(upstream == before[1]))
+        yield trial.require(f"inputs, {settings}", same, "an input was overwritten", x.size)

@@ -1,5 +1,6 @@
 """The check of what must be refused."""
 
+# ruff: noqa: D401  (the docstring of a check states what must hold)
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,6 @@
 """Checks of the law of one coefficient."""
 
+# ruff: noqa: D401  (the docstring of a check states what must hold)
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -136,4 +136,4 @@ def kept_units(trial: Trial, law: Dilution, count: int) -> Floats:
     # Six standard deviations to spare; should they not do, the test has a few samples fewer.
     units = int((count + 6 * (count * law.rate) ** 0.5 + 40) / law.retain)
     c = trial.subject.units(law, units)
-    return c[c != 0][:count]
+    return np.asarray(c[c != 0][:count])

@@ -1,5 +1,6 @@
 """Checks of the limits: test time, rates 0 and 1, extreme α, dtypes, half precision."""
 
+# ruff: noqa: D401  (the docstring of a check states what must hold)
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -37,7 +38,8 @@ def dtypes(trial: Trial) -> tuple[np.dtype[Any], ...]:
 def numbers(trial: Trial, label: str, shape: tuple[int, ...] = SMALL) -> NDArray[np.float32]:
     """Return numbers of both signs, with no zero and few digits, so that every dtype holds them."""
     rng = trial.subject.rng(label)
-    return (rng.integers(1, 100, shape) * rng.choice([-1, 1], shape) / 16).astype(np.float32)
+    drawn = rng.integers(1, 100, shape) * rng.choice([-1, 1], shape) / 16
+    return np.asarray(drawn, np.float32)
 
 
 def _identity(trial: Trial, label: str, cases: list[Settings]) -> Iterator[Finding]:

@@ -1,5 +1,6 @@
 """Checks of the random stream: it is the seed's, and nobody else's."""
 
+# ruff: noqa: D401  (the docstring of a check states what must hold)
 from __future__ import annotations
 
 import random
