@@ -80,7 +80,9 @@ class MaskKeepsBelowRate(Recipe):
 class OneTableOnly(Recipe):
     """The rate is rounded to the cells of one table, so tiny rates vanish."""
 
-    def coefficients(self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG) -> Array:
+    def coefficients(
+        self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG
+    ) -> Array:
         if p_shape is not None:
             return super().coefficients(s, mask_shape, p_shape, rng)
         law = Dilution(s.rate, s.alpha, vary=s.vary, unit_mean=s.unit_mean)
@@ -173,7 +175,9 @@ class HalfPrecisionProbability(Recipe):
 class SmallTable(Recipe):
     """A table of 2¹⁰ cells."""
 
-    def coefficients(self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG) -> Array:
+    def coefficients(
+        self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG
+    ) -> Array:
         if p_shape is not None:
             return super().coefficients(s, mask_shape, p_shape, rng)
         law = Dilution(s.rate, s.alpha, vary=s.vary, unit_mean=s.unit_mean)
@@ -184,7 +188,9 @@ class SmallTable(Recipe):
 class RatioAfterMask(Recipe):
     """p is divided by the mean of what the mask has left of it, not by p̄²."""
 
-    def coefficients(self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG) -> Array:
+    def coefficients(
+        self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG
+    ) -> Array:
         c = super().coefficients(s, mask_shape, p_shape, rng)
         return c / max(np.mean(c), 1e-30)
 
@@ -214,7 +220,9 @@ class SizesShrunk(Recipe):
 class SizesWithNoise(Recipe):
     """Every size has a noise of mean 1 on top."""
 
-    def coefficients(self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG) -> Array:
+    def coefficients(
+        self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG
+    ) -> Array:
         c = super().coefficients(s, mask_shape, p_shape, rng)
         return c * rng.choice([0.8, 1.2], c.shape)
 
@@ -224,7 +232,9 @@ class SizesWithNoise(Recipe):
 
 @caught_by("vary-q")
 class VaryIgnored(Recipe):
-    def coefficients(self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG) -> Array:
+    def coefficients(
+        self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG
+    ) -> Array:
         return super().coefficients(replace(s, vary="pq"), mask_shape, p_shape, rng)
 
 
@@ -232,7 +242,9 @@ class VaryIgnored(Recipe):
 class VaryMixedUp(Recipe):
     """Variant "p" varies q, and the other way round."""
 
-    def coefficients(self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG) -> Array:
+    def coefficients(
+        self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG
+    ) -> Array:
         other = {"p": "q", "q": "p", "pq": "pq"}[s.vary]
         return super().coefficients(replace(s, vary=other), mask_shape, p_shape, rng)
 
@@ -263,7 +275,9 @@ class UnitMeanTwice(Recipe):
 class InfinityIsIdentity(Recipe):
     """At α = inf nothing varies, so nothing is done."""
 
-    def coefficients(self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG) -> Array:
+    def coefficients(
+        self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG
+    ) -> Array:
         if math.isinf(s.alpha):
             return np.ones(mask_shape)
         return super().coefficients(s, mask_shape, p_shape, rng)
@@ -424,7 +438,9 @@ class MaskSharedOverTime(Shares):
 class BitsUsedTwice(Recipe):
     """Neighbours get the same half of a 32-bit word."""
 
-    def coefficients(self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG) -> Array:
+    def coefficients(
+        self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG
+    ) -> Array:
         c = super().coefficients(s, mask_shape, p_shape, rng).copy()
         flat = c.reshape(-1)
         flat[1::2] = flat[: 2 * (flat.size // 2) : 2]
@@ -435,7 +451,9 @@ class BitsUsedTwice(Recipe):
 class StreamWrapsAround(Recipe):
     """A 16-bit counter: the stream repeats after 2¹⁶ units."""
 
-    def coefficients(self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG) -> Array:
+    def coefficients(
+        self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG
+    ) -> Array:
         c = super().coefficients(s, mask_shape, p_shape, rng)
         return np.resize(c.reshape(-1)[: 2**16], c.shape)
 
@@ -444,7 +462,9 @@ class StreamWrapsAround(Recipe):
 class AntitheticUnits(Recipe):
     """One in fifty pairs of units gets u and 1 − u, "to reduce the variance"."""
 
-    def coefficients(self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG) -> Array:
+    def coefficients(
+        self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG
+    ) -> Array:
         if p_shape is not None:
             return super().coefficients(s, mask_shape, p_shape, rng)
         size = math.prod(mask_shape)
@@ -524,7 +544,9 @@ class SharedSizeOnly(Recipe):
 class SharedSizeBiased(Recipe):
     """The size-biased law of a single unit, Beta(α + 1, β), is used for shared p too."""
 
-    def coefficients(self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG) -> Array:
+    def coefficients(
+        self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG
+    ) -> Array:
         if p_shape is None or math.isinf(s.alpha):
             return super().coefficients(s, mask_shape, p_shape, rng)
         p = rng.beta(s.alpha + 1, self.beta(s), p_shape)
@@ -569,7 +591,9 @@ class SeedLosesLastBit(Recipe):
 class SeedPlusPosition(Recipe):
     """Unit i of seed s draws from a hash of s + i."""
 
-    def coefficients(self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG) -> Array:
+    def coefficients(
+        self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG
+    ) -> Array:
         if p_shape is not None:
             return super().coefficients(s, mask_shape, p_shape, rng)
         words = np.arange(math.prod(mask_shape), dtype=np.uint64) + np.uint64(self.seed)

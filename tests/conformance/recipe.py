@@ -61,7 +61,9 @@ class Recipe:
     def shapes(self, shape: Shape, s: Settings) -> tuple[Shape, Shape | None]:
         return coefficient_shapes(shape, s.broadcast_dims, s.p_broadcast_dims)
 
-    def coefficients(self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG) -> Array:
+    def coefficients(
+        self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG
+    ) -> Array:
         p = self.p(s, mask_shape if p_shape is None else p_shape, rng)
         c = self.size(p, s) * self.mask(p, s, mask_shape, rng)
         return c / self.gain(s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -67,8 +68,8 @@ class Trial:
         ``seen`` is a count, a distance or a mean, and ``stated`` the fault that the number of
         samples was computed for.
         """
-        if samples == 0:
-            return Finding(what, False, detail="no unit to judge by")
+        if samples == 0 or not math.isfinite(seen):
+            return Finding(what, False, seen, samples=samples, detail="no finite units to judge by")
         p_value, seen_as = test.p_value(seen, samples), test.estimate(seen, samples)
         fault = test.detectable(samples, self.level)
         passed = p_value > self.level

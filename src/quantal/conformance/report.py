@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from quantal.conformance.check import Finding
 
@@ -175,6 +175,19 @@ class Report:
         """Return everything as JSON."""
         whole = {"passed": self.passed, "failures": self.failures, **asdict(self)}
         return json.dumps(whole, indent=indent, ensure_ascii=False)
+
+    @classmethod
+    def list_from_json(cls, text: str) -> list[Report]:
+        """Return the reports that ``quantal conform --format json`` has written."""
+        return [cls._from_dict(whole) for whole in json.loads(text)]
+
+    @classmethod
+    def _from_dict(cls, whole: dict[str, Any]) -> Report:
+        results = [
+            Result(**{**result, "findings": tuple(Finding(**f) for f in result["findings"])})
+            for result in whole["results"]
+        ]
+        return cls(whole["subject"], whole["budget"], whole["seed"], tuple(results))
 
 
 _MARKS = {"passed": "✓", "failed": "✗", "skipped": "–"}

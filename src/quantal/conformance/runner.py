@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterable
 
 from quantal.checks import wrong_value
 from quantal.conformance.adapter import Adapter
-from quantal.conformance.check import CHECKS, Check, Finding, Trial
+from quantal.conformance.check import CHECKS, Finding, Trial
 from quantal.conformance.report import Report, Result, Status
 from quantal.conformance.subject import ConformanceError, Subject
 
-__all__ = ["names", "run"]
+__all__ = ["judge", "names", "run"]
 
 Progress = Callable[[int, int, str], None]
+
+_SHOWN = 5  # failed questions of a check that a report spells out
 
 
 def names() -> tuple[str, ...]:
@@ -36,7 +38,7 @@ def run(
     seed: int = 0,
     only: str | Iterable[str] | None = None,
     progress: Progress | None = None,
-    replay_as: str | None = None,
+    spec: str | None = None,
 ) -> Report:
     """Judge an implementation of QSD.
 
@@ -54,8 +56,8 @@ def run(
         The names of the checks to run; all of them if left out.
     progress : callable, optional
         Called with (number, of how many, name) before each check.
-    replay_as : str, optional
-        What the replay lines call the adapter, if not its own name.
+    spec : str, optional
+        What ``quantal conform`` calls the adapter, for the lines that replay a check.
 
     Returns
     -------
@@ -69,58 +71,70 @@ def run(
     >>> report.passed, report.failures
     (True, ())
     """
-    if not 0 < budget < 1:
-        raise wrong_value("budget", "a probability in (0, 1)", budget)
     if not 0 <= seed < 2**63:
         raise wrong_value("seed", "an integer in [0, 2**63)", seed)
     known = names()
     wanted = known if only is None else (only,) if isinstance(only, str) else tuple(only)
     for name in wanted:
-        if name not in known:
-            raise wrong_value("only", f"names of checks ({', '.join(known)})", name)
-    level = budget / sum(check.parts > 0 for check in CHECKS.values())
+        _known(name)
+    chosen = [name for name in known if name in wanted]
     subject = Subject(adapter, seed)
-    spec = replay_as or adapter.name
     results = []
-    chosen = [CHECKS[name] for name in known if name in wanted]
-    for number, check in enumerate(chosen, 1):
+    for number, name in enumerate(chosen, 1):
         if progress is not None:
-            progress(number, len(chosen), check.name)
-        replay = f"quantal conform {spec} --only {check.name} --budget {budget:g} --seed {seed}"
-        results.append(_judge(check, subject, level if check.parts else 0.0, replay))
+            progress(number, len(chosen), name)
+        results.append(judge(name, subject, budget=budget, spec=spec))
     version = getattr(adapter, "version", "")
     return Report(f"{adapter.name} {version}".strip(), budget, seed, tuple(results))
 
 
-def _judge(check: Check, subject: Subject, level: float, replay: str) -> Result:
+def judge(name: str, subject: Subject, *, budget: float, spec: str | None = None) -> Result:
+    """Judge a subject by one check, with the budget of a whole run."""
+    _known(name)
+    if not 0 < budget < 1:
+        raise wrong_value("budget", "a probability in (0, 1)", budget)
+    check = CHECKS[name]
+    share = budget / sum(check.parts > 0 for check in CHECKS.values()) if check.parts else 0.0
     start = time.perf_counter()
     findings: list[Finding] = []
     status: Status = "skipped"
     detail = "the adapter has no `calls`"
     if subject.has_calls or not check.needs_calls:
-        detail = ""
+        raised = ""
         try:
-            findings.extend(check.answer(Trial(subject, level / max(check.parts, 1))))
+            findings.extend(check.answer(Trial(subject, share / max(check.parts, 1))))
         except ConformanceError as error:
-            detail = str(error)
+            raised = str(error)
         except Exception as error:  # whatever the implementation raises is its failure
-            detail = f"{type(error).__name__}: {error}"
-        failed = [f"{f.what}: {f.detail}" for f in findings if not f.passed]
-        detail = "\n".join([*failed[:5], *_more(failed), *([detail] if detail else [])])
+            raised = f"{type(error).__name__}: {error}"
+        detail = _details(findings, raised)
         status = "failed" if detail or not findings else "passed"
-    seconds = time.perf_counter() - start
     return Result(
-        check.name,
+        name,
         check.asks,
         check.fault,
         status,
         tuple(findings),
-        level,
+        share,
         detail,
-        seconds,
-        replay,
+        time.perf_counter() - start,
+        _replay(name, subject.seed, budget, spec),
     )
 
 
-def _more(failed: list[str]) -> list[str]:
-    return [f"… and {len(failed) - 5} more"] if len(failed) > 5 else []
+def _known(name: str) -> None:
+    if name not in names():
+        raise wrong_value("only", f"names of checks ({', '.join(names())})", name)
+
+
+def _details(findings: list[Finding], raised: str) -> str:
+    lines = [f"{finding.what}: {finding.detail}" for finding in findings if not finding.passed]
+    if len(lines) > _SHOWN:
+        lines[_SHOWN:] = [f"… and {len(lines) - _SHOWN} more"]
+    return "\n".join([*lines, raised] if raised else lines)
+
+
+def _replay(name: str, seed: int, budget: float, spec: str | None) -> str:
+    if spec is None:
+        return f"quantal.conformance.run(adapter, only={name!r}, budget={budget:g}, seed={seed})"
+    return f"quantal conform {spec} --only {name} --budget {budget:g} --seed {seed}"

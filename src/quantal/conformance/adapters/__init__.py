@@ -3,19 +3,44 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import Any, cast
 
 from quantal.checks import wrong_value
 from quantal.conformance.adapter import Adapter
 
-__all__ = ["BUILT_IN", "load"]
+__all__ = ["BUILT_IN", "installed", "load"]
 
 BUILT_IN = {
-    "numpy": "quantal.conformance.adapters.numpy:native",
-    "numpy-key": "quantal.conformance.adapters.numpy:portable",
-    "reference": "quantal.conformance.adapters.reference:adapter",
+    "numpy": ("quantal.conformance.adapters.numpy:native", ()),
+    "numpy-key": ("quantal.conformance.adapters.numpy:portable", ()),
+    "reference": ("quantal.conformance.adapters.reference:adapter", ()),
+    "torch": ("quantal.conformance.adapters.torch:native", ("torch",)),
+    "torch-key": ("quantal.conformance.adapters.torch:portable", ("torch",)),
+    "tensorflow": ("quantal.conformance.adapters.tensorflow:native", ("tensorflow",)),
+    "tensorflow-key": ("quantal.conformance.adapters.tensorflow:portable", ("tensorflow",)),
+    "keras-tensorflow": (
+        "quantal.conformance.adapters.keras:on_tensorflow",
+        ("keras", "tensorflow"),
+    ),
+    "keras-jax": ("quantal.conformance.adapters.keras:on_jax", ("keras", "jax")),
+    "keras-torch": ("quantal.conformance.adapters.keras:on_torch", ("keras", "torch")),
+    "jax": ("quantal.conformance.adapters.jax:native", ("jax",)),
+    "jax-key": ("quantal.conformance.adapters.jax:portable", ("jax",)),
+    "nnx": ("quantal.conformance.adapters.nnx:adapter", ("jax", "flax")),
+    "linen": ("quantal.conformance.adapters.linen:adapter", ("jax", "flax")),
+    "equinox": ("quantal.conformance.adapters.equinox:adapter", ("jax", "equinox")),
 }
-"""Where each built-in adapter is; its module is imported when it is asked for."""
+"""Where each built-in adapter is and what it needs; it is imported when it is asked for."""
+
+
+def installed() -> tuple[str, ...]:
+    """Return the built-in adapters whose frameworks are installed."""
+    return tuple(
+        name
+        for name, (_, needs) in BUILT_IN.items()
+        if all(importlib.util.find_spec(package) for package in needs)
+    )
 
 
 def load(spec: str) -> Adapter:
@@ -30,7 +55,8 @@ def load(spec: str) -> Adapter:
     >>> load("quantal.conformance.adapters.reference:adapter").name
     'reference'
     """
-    module, colon, attribute = BUILT_IN.get(spec, spec).partition(":")
+    place, _ = BUILT_IN.get(spec, (spec, ()))
+    module, colon, attribute = place.partition(":")
     if not colon:
         expected = f"a built-in adapter ({', '.join(BUILT_IN)}) or package.module:name"
         raise wrong_value("adapter", expected, spec)

@@ -1,6 +1,5 @@
 """Checks of what units share: whole coefficients, or retain probabilities alone."""
 
-# ruff: noqa: D401  (the docstring of a check states what must hold)
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from quantal.conformance.adapter import Settings
-from quantal.conformance.bounds import Mean, Proportion
+from quantal.conformance.bounds import Correlation, Proportion
 from quantal.conformance.check import Finding, Trial, statistical
 from quantal.conformance.checks.laws import CELL, LAWS
 from quantal.conformance.subject import SHAPE
@@ -25,12 +25,11 @@ UNITS = int(np.prod(SHAPE))
 LAGS = (1, 2, 4, 16, UNITS // 2)  # in a flat call: 4 units share a block of portable bits
 
 
-def correlation_test(law: Dilution) -> Mean:
-    """Return the test of the mean product of two standardised coefficients."""
-    low, high = -law.mean / law.std, (law.ceiling - law.mean) / law.std
-    # Standardised by the exact law, a table's coefficients are off by a cell's worth.
+def correlation_test(law: Dilution) -> Correlation:
+    """Return the test of two standardised coefficients."""
+    # Standardised by the exact law, a table's coefficients are off by a few cells' worth.
     slack = 4 * CELL * law.ceiling / law.std
-    return Mean(0.0, (1 + slack) ** 2, low * high, max(low**2, high**2), slack=slack)
+    return Correlation(-law.mean / law.std, (law.ceiling - law.mean) / law.std, slack)
 
 
 def correlation(
@@ -43,9 +42,9 @@ def correlation(
     stated: float = CORRELATION,
 ) -> Finding:
     """Ask whether pairs of coefficients are uncorrelated."""
-    a, b = ((c.reshape(-1) - law.mean) / law.std for c in (first, second))
-    mean = float(np.mean(a * b)) if a.size else 0.0
-    return trial.judge(what, correlation_test(law), mean, a.size, stated=stated)
+    a, b = (c.reshape(-1) / law.std for c in (first, second))
+    covariance = float(np.mean(a * b) - np.mean(a) * np.mean(b)) if a.size else 0.0
+    return trial.judge(what, correlation_test(law), covariance, a.size, stated=stated)
 
 
 def halves(c: Floats, axis: int, lag: int) -> tuple[Floats, Floats]:
@@ -113,8 +112,9 @@ def counts_vary(trial: Trial) -> Iterator[Finding]:
 
 def _likely(size: int) -> float:
     """Return the probability that exactly half of so many units are dropped."""
-    half = size // 2
-    return float(special.binom(size, half) * LAW.rate**half * LAW.retain ** (size - half))
+    half, gammaln = size // 2, special.gammaln
+    log_ways = gammaln(size + 1) - gammaln(half + 1) - gammaln(size - half + 1)
+    return float(np.exp(log_ways + half * np.log(LAW.rate) + (size - half) * np.log(LAW.retain)))
 
 
 # --- seeds and calls -----------------------------------------------------------------------------

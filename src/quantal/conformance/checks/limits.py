@@ -1,6 +1,5 @@
 """Checks of the limits: test time, rates 0 and 1, extreme α, dtypes, half precision."""
 
-# ruff: noqa: D401  (the docstring of a check states what must hold)
 from __future__ import annotations
 
 from collections.abc import Iterator
