@@ -16,6 +16,7 @@ BUILT_IN = {
     "numpy-key": ("quantal.conformance.adapters.numpy:portable", ()),
     "reference": ("quantal.conformance.adapters.reference:adapter", ()),
     "torch": ("quantal.conformance.adapters.torch:native", ("torch",)),
+    "torch-generator": ("quantal.conformance.adapters.torch:generator", ("torch",)),
     "torch-key": ("quantal.conformance.adapters.torch:portable", ("torch",)),
     "tensorflow": ("quantal.conformance.adapters.tensorflow:native", ("tensorflow",)),
     "tensorflow-key": ("quantal.conformance.adapters.tensorflow:portable", ("tensorflow",)),

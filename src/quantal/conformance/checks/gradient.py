@@ -9,28 +9,17 @@ import numpy as np
 
 from quantal.conformance.adapter import Settings
 from quantal.conformance.check import Finding, Trial, exact
-
-INF = float("inf")
-SHAPE = (12, 10, 8)
-CASES = (
-    Settings(0.5, 1.0),
-    Settings(0.2, 0.2),
-    Settings(0.3, INF),
-    Settings(0.5, 1.0, vary="q"),
-    Settings(0.5, 1.0, unit_mean=True),
-    Settings(0.5, 1.0, broadcast_dims=(1,)),
-    Settings(0.5, 1.0, p_broadcast_dims=(0,)),
-)
+from quantal.conformance.checks.cases import DRAWS, SMALL
 
 
 @exact("backward-same-draw")
 def backward_same_draw(trial: Trial) -> Iterator[Finding]:
     """The gradient is the upstream gradient times the coefficients of the output."""
-    for number, settings in enumerate(CASES):
+    for number, settings in enumerate(DRAWS):
         (seed,) = trial.subject.seeds("backward", 1, start=number)
         rng = trial.subject.rng(f"backward {number}")
         # Powers of two, so that dividing by them gives the coefficient to the last bit.
-        x, upstream = 2.0 ** rng.integers(-3, 4, (2, *SHAPE)) * rng.choice([-1, 1], (2, *SHAPE))
+        x, upstream = 2.0 ** rng.integers(-3, 4, (2, *SMALL)) * rng.choice([-1, 1], (2, *SMALL))
         x, upstream = x.astype(np.float32), upstream.astype(np.float32)
         output, gradient = trial.subject.grad(x, upstream, settings, seed)
         forward, backward = output / x, gradient / upstream
@@ -46,16 +35,16 @@ def backward_same_draw(trial: Trial) -> Iterator[Finding]:
 @exact("linearity")
 def linearity(trial: Trial) -> Iterator[Finding]:
     """With one seed, the output is x times the same coefficients, whatever x."""
-    for number, settings in enumerate(CASES):
+    for number, settings in enumerate(DRAWS):
         (seed,) = trial.subject.seeds("linearity", 1, start=number)
         rng = trial.subject.rng(f"linearity {number}")
-        c = trial.subject.apply(np.ones(SHAPE, np.float32), settings, seed)
-        power = (2.0 ** rng.integers(-6, 7, SHAPE) * rng.choice([-1, 1], SHAPE)).astype(np.float32)
+        c = trial.subject.apply(np.ones(SMALL, np.float32), settings, seed)
+        power = (2.0 ** rng.integers(-6, 7, SMALL) * rng.choice([-1, 1], SMALL)).astype(np.float32)
         scaled = trial.subject.apply(power, settings, seed)
         same = bool(np.all(scaled == c * power))
         detail = "the output for ±2ᵏ is not that for 1, times ±2ᵏ"
         yield trial.require(f"powers of two, {settings}", same, detail, c.size)
-        x = rng.normal(size=SHAPE).astype(np.float32)
+        x = rng.normal(size=SMALL).astype(np.float32)
         x[0] = 0
         close = np.allclose(trial.subject.apply(x, settings, seed), c * x, rtol=2.0**-21, atol=0)
         detail = "the output for x is not that for 1, times x"
@@ -65,10 +54,10 @@ def linearity(trial: Trial) -> Iterator[Finding]:
 @exact("input-unchanged")
 def input_unchanged(trial: Trial) -> Iterator[Finding]:
     """The caller's arrays are left as they were."""
-    for number, settings in enumerate((*CASES, Settings(1.0, 1.0), Settings(0.0, 1.0))):
+    for number, settings in enumerate((*DRAWS, Settings(1.0, 1.0), Settings(0.0, 1.0))):
         (seed,) = trial.subject.seeds("input-unchanged", 1, start=number)
         rng = trial.subject.rng(f"input-unchanged {number}")
-        x, upstream = rng.normal(size=(2, *SHAPE)).astype(np.float32)
+        x, upstream = rng.normal(size=(2, *SMALL)).astype(np.float32)
         before = x.copy(), upstream.copy()
         trial.subject.apply(x, settings, seed)
         trial.subject.grad(x, upstream, settings, seed)

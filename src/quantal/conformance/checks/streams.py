@@ -11,14 +11,7 @@ import numpy as np
 
 from quantal.conformance.adapter import Settings, SupportsGlobalState
 from quantal.conformance.check import Finding, Trial, exact
-
-SHAPE = (8, 8, 8)
-CASES = (
-    Settings(0.5, 1.0),
-    Settings(0.3, float("inf")),
-    Settings(0.5, 1.0, broadcast_dims=(1,)),
-    Settings(0.5, 1.0, p_broadcast_dims=(0,)),
-)
+from quantal.conformance.checks.cases import DRAWS, SMALL
 
 
 @contextmanager
@@ -37,8 +30,8 @@ def _other_global_state() -> Iterator[None]:
 @exact("determinism")
 def determinism(trial: Trial) -> Iterator[Finding]:
     """The same seed gives the same draw, with a gradient or without; another seed another."""
-    subject, ones = trial.subject, np.ones(SHAPE, np.float32)
-    for number, settings in enumerate(CASES):
+    subject, ones = trial.subject, np.ones(SMALL, np.float32)
+    for number, settings in enumerate(DRAWS):
         one, two = subject.seeds("determinism", 2, start=2 * number)
         first = subject.apply(ones, settings, one)
         again = subject.apply(ones, settings, one)
@@ -67,8 +60,8 @@ def determinism(trial: Trial) -> Iterator[Finding]:
 @exact("layer-determinism", needs_calls=True)
 def layer_determinism(trial: Trial) -> Iterator[Finding]:
     """A layer seeded again makes the same calls again, no two of them alike."""
-    subject, ones = trial.subject, np.ones(SHAPE, np.float32)
-    for number, settings in enumerate(CASES):
+    subject, ones = trial.subject, np.ones(SMALL, np.float32)
+    for number, settings in enumerate(DRAWS):
         (seed,) = subject.seeds("layer-determinism", 1, start=number)
         first, again = (np.stack(subject.calls(ones, settings, seed, 4)) for _ in range(2))
         same = bool(np.all(first == again))
@@ -87,8 +80,8 @@ def global_state(trial: Trial) -> Iterator[Finding]:
     }
     if isinstance(subject.adapter, SupportsGlobalState):
         watched["the framework's global generator"] = subject.adapter.global_state
-    x = np.ones(SHAPE, np.float32)
-    for number, settings in enumerate((*CASES, Settings(0.5, 1.0, training=False))):
+    x = np.ones(SMALL, np.float32)
+    for number, settings in enumerate((*DRAWS, Settings(0.5, 1.0, training=False))):
         (seed,) = subject.seeds("global-state", 1, start=number)
         before = {name: state() for name, state in watched.items()}
         subject.apply(x, settings, seed)
