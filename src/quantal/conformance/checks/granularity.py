@@ -22,10 +22,8 @@ Axes = tuple[int, ...]
 LAW = LAWS[0]
 VARY_P = Dilution(LAW.rate, LAW.alpha, vary="p")
 VARY_Q = Dilution(LAW.rate, LAW.alpha, vary="q")
-SHARED = ((), (0,), (1,), (-1,), (1, 2), (0, 1, 2))
-P_SHARED: tuple[tuple[Axes, Axes], ...] = (
-    ((), (0,)), ((), (-1,)), ((), (1, 2)), ((), (0, 1, 2)), ((2,), (0,)),
-)  # fmt: skip
+SHARED = ((), (1,), (-1,), (1, 2), (0, 1, 2))
+P_SHARED: tuple[tuple[Axes, Axes], ...] = (((), (0,)), ((), (-1,)), ((), (1, 2)), ((2,), (0,)))
 COARSE = 0.04  # groups are fewer than units, and their faults are the same as those of units
 GROUPS = (4, 64, 64)  # four units a group, along the first axis
 
@@ -96,8 +94,6 @@ def p_granularity(trial: Trial) -> Iterator[Finding]:
             size = np.max(c, axis=shared, keepdims=True)
             alike = bool(np.all((c == 0) | (c == size)))
             yield trial.require(f"{what}: sizes", alike, "kept values of a group differ")
-            if size.size == 1:
-                continue
             # Masks are all alike, or groups all of one size, less than once in 10¹⁵ calls.
             varied = bool(np.any((c == 0) != _first(c == 0, shared)))
             yield trial.require(f"{what}: masks", varied, "masks are shared too")
