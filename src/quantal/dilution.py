@@ -208,9 +208,12 @@ class Dilution:
     @property
     def _spread(self) -> tuple[float, float] | None:
         """(a, b) if kept coefficients are p·``ceiling`` with p ~ Beta(a, b); None if all alike."""
-        if self.rate in (0, 1) or math.isinf(self.alpha) or self.vary == "p":
+        # Past 1e12 they differ by a millionth at most, and a rate below 1e-15 is 0.
+        if self.vary == "p" or self.alpha > 1e12 or not 1e-15 < self.rate < 1:
             return None
-        return self.alpha + (self.vary == "pq"), self.beta
+        # Below 1e-12, p is 0 or 1 to every digit, and special functions are best left alone.
+        alpha = max(self.alpha, 1e-12)
+        return alpha + (self.vary == "pq"), alpha * self.rate / self.retain
 
     @property
     def ceiling(self) -> float:
@@ -272,9 +275,11 @@ class Dilution:
             # From whichever end is nearer: 1 − u keeps the digits that u has lost close to 1.
             from_left = np.clip((u - self.rate) / self.retain, 0, 1)
             from_right = np.clip((1 - u) / self.retain, 0, 1)
-            p = special.betaincinv(a, b, from_left)
-            p = np.where(from_left > 0.5, 1 - special.betaincinv(b, a, from_right), p)
-            kept = p * self.ceiling
+            kept = self.ceiling * np.where(
+                from_left > 0.5,
+                special.betainccinv(a, b, from_right),
+                special.betaincinv(a, b, from_left),
+            )
         dropped = (u < self.rate) | (self.rate == 1)
         return np.where(np.isnan(u), np.nan, np.where(dropped, 0.0, kept))[()]
 

@@ -41,7 +41,7 @@ def dilute(
         return np.zeros_like(x)
     c = coefficients(dilution, mask_shape, p_shape, np.random.default_rng() if rng is None else rng)
     # float16 is multiplied in float32, so that only the product is rounded.
-    return np.asarray(x * c).astype(x.dtype, copy=False)
+    return np.asanyarray(x * c).astype(x.dtype, copy=False)
 
 
 def coefficients(

@@ -1,0 +1,8 @@
+"""``python -m quantal`` is the command ``quantal``."""
+
+import sys
+
+from quantal.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
