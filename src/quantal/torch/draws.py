@@ -1,0 +1,139 @@
+"""The random integers behind the coefficients, from torch's streams or from a portable key."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quantal.keys import Key, threefry2x32
+from quantal.table import LEVELS
+from quantal.torch.tables import look_up
+
+__all__ = ["Native", "Portable", "draw", "draw_by_key", "draw_by_key_in_graph"]
+
+Shape = Sequence[int]
+
+
+def draw(
+    thresholds: Tensor, mask_shape: Shape, p_shape: Shape | None, source: Native | Portable
+) -> tuple[Tensor, Tensor]:
+    """Draw the cells and rows to look up, by the plan of `quantal.keys`.
+
+    Returns
+    -------
+    cell, row
+        int16 and bool. Without ``p_shape``, each unit has a cell, and the call has a row; with it,
+        units share cells, and each has its own row.
+    """
+    if p_shape is None:
+        return source.indices(mask_shape), source.levels(()) < thresholds
+    cell = source.shared_indices(p_shape)
+    return cell, source.levels(mask_shape) < look_up(thresholds, cell)
+
+
+class Native:
+    """Integers from a generator, or from torch's own stream of the device."""
+
+    def __init__(self, generator: torch.Generator | None, device: torch.device) -> None:
+        self.options: dict[str, Any] = {"device": device}
+        if generator is not None:  # the compiler does not know the argument, even if it is None
+            self.options["generator"] = generator
+
+    def levels(self, shape: Shape) -> Tensor:
+        """Return integers out of range(LEVELS)."""
+        return torch.randint(LEVELS, tuple(shape), dtype=torch.int32, **self.options)
+
+    def indices(self, shape: Shape) -> Tensor:
+        """Return 16 random bits an element: a number of 64 bits serves four."""
+        count = math.prod(shape)
+        # One in 2⁶⁴ numbers is left out, since the end of the range must be a number too.
+        words = torch.randint(-(2**63), 2**63 - 1, (-(-count // 4),), **self.options)
+        return words.view(torch.int16)[:count].view(tuple(shape))
+
+    shared_indices = indices
+
+
+class Portable:
+    """Integers from a portable key: those of `quantal.keys`, bit for bit."""
+
+    def __init__(self, key: Key, device: torch.device) -> None:
+        self.own, self.shared, self.call = key.split(3)
+        self.device = device
+
+    def levels(self, shape: Shape) -> Tensor:
+        """Return integers out of range(LEVELS); those of the call for the shape ()."""
+        if not shape:
+            return torch.full((), self.call.level(), dtype=torch.int32, device=self.device)
+        word0, word1 = self._blocks(self.own, math.prod(shape))
+        # The shift copies the sign, so what it brings in is masked; likewise in `_rotate`.
+        return (((word0 ^ word1) >> 2) & (LEVELS - 1)).view(tuple(shape))
+
+    def indices(self, shape: Shape) -> Tensor:
+        """Return 16 random bits an element."""
+        return self._indices(self.own, shape)
+
+    def shared_indices(self, shape: Shape) -> Tensor:
+        """Return 16 random bits an element, independent of `indices`."""
+        return self._indices(self.shared, shape)
+
+    def _indices(self, key: Key, shape: Shape) -> Tensor:
+        *rows, last = shape or (1,)
+        per_row = -(-last // 4)
+        # Seen as 16-bit numbers, a word is its low half and then its high half.
+        words = torch.stack(self._blocks(key, math.prod(rows) * per_row), dim=-1)
+        padded = words.view(torch.int16).view(*rows, 4 * per_row)
+        return padded[..., :last].contiguous().view(tuple(shape))
+
+    def _blocks(self, key: Key, count: int) -> tuple[Tensor, Tensor]:
+        """Return the ciphers of the 64-bit counters from 0: two int32 words each."""
+        # Signed words of the same bits, and filled, not copied, so that no device waits.
+        signed = ((word ^ 2**31) - 2**31 for word in (key.word0, key.word1))
+        own = tuple(torch.full((1,), w, dtype=torch.int32, device=self.device) for w in signed)
+        counter = torch.arange(count, device=self.device)
+        return threefry2x32(own, ((counter >> 32).int(), counter.int()), _rotate)
+
+
+def _rotate(x: Tensor, places: int) -> Tensor:
+    return (x << places) | ((x >> (32 - places)) & (2**places - 1))
+
+
+def draw_by_key(
+    thresholds: Tensor,
+    mask_shape: Shape,
+    p_shape: Shape | None,
+    word0: int,
+    word1: int,
+    calls: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Draw by a portable key or, given a count, by the key of that call; and count the call."""
+    key = Key(word0, word1)
+    if calls is not None:
+        # Through NumPy, since torch.func forbids in-place operations on what a function captures.
+        count = calls.numpy()
+        key = key.fold_in(int(count))
+        count += 1
+    return draw(thresholds, mask_shape, p_shape, Portable(key, thresholds.device))
+
+
+# The same as an operator, for compiled graphs: their compiler does not survive twenty rounds of
+# Threefry.
+draw_by_key_in_graph = torch.library.custom_op(
+    "quantal::draw_by_key",
+    draw_by_key,
+    mutates_args={"calls"},
+    schema="(Tensor thresholds, SymInt[] mask_shape, SymInt[]? p_shape, SymInt word0, SymInt word1,"
+    " Tensor(a!)? calls) -> (Tensor, Tensor)",
+)
+
+
+@draw_by_key_in_graph.register_fake
+def _(
+    thresholds: Tensor, mask_shape: Shape, p_shape: Shape | None, *_: Any
+) -> tuple[Tensor, Tensor]:
+    cells, rows = (mask_shape, ()) if p_shape is None else (p_shape, mask_shape)
+    cell = torch.empty(cells, dtype=torch.int16, device=thresholds.device)
+    return cell, torch.empty(rows, dtype=torch.bool, device=thresholds.device)

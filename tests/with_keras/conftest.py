@@ -1,0 +1,19 @@
+"""One Keras backend a run, chosen by KERAS_BACKEND; TensorFlow's own messages are off."""
+
+import os
+
+# Before anything imports TensorFlow: its C++ side writes to stderr while it is loaded.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+import pytest
+
+
+def pytest_report_header() -> str:
+    return f"Keras {keras.__version__} on {keras.backend.backend()}"
+
+
+@pytest.fixture
+def on_tensorflow() -> None:
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("about TensorFlow's own graphs: needs KERAS_BACKEND=tensorflow")
