@@ -20,6 +20,7 @@ BUILT_IN = {
     "torch-key": ("quantal.conformance.adapters.torch:portable", ("torch",)),
     "tensorflow": ("quantal.conformance.adapters.tensorflow:native", ("tensorflow",)),
     "tensorflow-key": ("quantal.conformance.adapters.tensorflow:portable", ("tensorflow",)),
+    "keras": ("quantal.conformance.adapters.keras:on_configured", ("keras",)),
     "keras-tensorflow": (
         "quantal.conformance.adapters.keras:on_tensorflow",
         ("keras", "tensorflow"),
@@ -36,11 +37,12 @@ BUILT_IN = {
 
 
 def installed() -> tuple[str, ...]:
-    """Return the built-in adapters whose frameworks are installed."""
+    """Return the built-in adapters whose frameworks are installed, each implementation once."""
     return tuple(
         name
         for name, (_, needs) in BUILT_IN.items()
-        if all(importlib.util.find_spec(package) for package in needs)
+        if name != "keras"  # which is one of those that follow
+        and all(importlib.util.find_spec(package) for package in needs)
     )
 
 

@@ -13,10 +13,14 @@ from quantal.conformance.adapter import Array
 from quantal.conformance.adapters.layers import LayerAdapter
 from quantal.torch import QSD
 
-__all__ = ["generator", "native", "portable"]
+__all__ = ["TorchAdapter", "generator", "native", "portable"]
 
 
-class _Torch(LayerAdapter):
+class TorchAdapter(LayerAdapter):
+    """What the adapters for torch share."""
+
+    # ruff: noqa: D102  (documented in the base class)
+
     name = "torch"
 
     def source(self, seed: int) -> Any:
@@ -25,8 +29,9 @@ class _Torch(LayerAdapter):
     def layer(
         self, *, seed: int, training: bool, rate: float, alpha: float, **settings: Any
     ) -> Callable[[Any], Any]:
-        layer: torch.nn.Module = QSD(rate, alpha, generator=self.source(seed), **settings)
-        return layer.train(training)
+        layer = QSD(rate, alpha, generator=self.source(seed), **settings)
+        trained: Callable[[Any], Any] = layer.train(training)
+        return trained
 
     def tensor(self, x: Array) -> Any:
         if x.dtype.name == "bfloat16":
@@ -48,7 +53,7 @@ class _Torch(LayerAdapter):
         return torch.get_rng_state().numpy().tobytes()
 
 
-class _Native(_Torch):
+class _Native(TorchAdapter):
     """On the stream that ``torch.manual_seed`` sets, where users draw from; it is put back."""
 
     def source(self, seed: int) -> None:
@@ -65,11 +70,11 @@ class _Native(_Torch):
             return super().grad(x, upstream, seed=seed, **settings)
 
 
-class _Generator(_Torch):
+class _Generator(TorchAdapter):
     name = "torch-generator"
 
 
-class _Portable(_Torch):
+class _Portable(TorchAdapter):
     name = "torch-key"
 
     def source(self, seed: int) -> Any:
