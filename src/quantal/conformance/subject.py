@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,12 +14,16 @@ from numpy.typing import DTypeLike, NDArray
 from quantal.conformance.adapter import Adapter, Array, Settings, SupportsCalls
 from quantal.dilution import Dilution
 
-__all__ = ["SHAPE", "ConformanceError", "Subject"]
+__all__ = ["FLAT", "SHAPE", "ConformanceError", "Subject"]
 
 SHAPE = (32, 64, 64)
-"""Samples, channels and time steps of the calls that statistics is done on."""
+"""Samples, channels and time steps of the calls in which independence is looked for."""
+
+FLAT = (64, 2048)
+"""As many units for all other statistics: compilers are quicker with fewer axes."""
 
 Floats = NDArray[np.float64]
+Shape = tuple[int, ...]
 
 
 class ConformanceError(Exception):
@@ -31,7 +36,7 @@ class Subject:
     def __init__(self, adapter: Adapter, seed: int) -> None:
         self.adapter = adapter
         self.seed = seed
-        self._pools: dict[Dilution, list[Floats]] = {}
+        self._pools: dict[tuple[Dilution, Shape], Floats] = {}
 
     def seeds(self, label: str, count: int, start: int = 0) -> list[int]:
         """Return seeds for the adapter: far apart, and the same for the same run and label."""
@@ -74,7 +79,7 @@ class Subject:
     # --- draws ---------------------------------------------------------------------------------
 
     def draw(
-        self, settings: Settings, seed: int, shape: tuple[int, ...], dtype: DTypeLike = np.float32
+        self, settings: Settings, seed: int, shape: Shape, dtype: DTypeLike = np.float32
     ) -> Floats:
         """Return the coefficients of one call: what becomes of an array of ones."""
         drawn = self.apply(np.ones(shape, dtype), settings, seed).astype(np.float64)
@@ -82,22 +87,24 @@ class Subject:
             raise ConformanceError(f"coefficients that are not finite, at {settings}")
         return drawn
 
-    def coefficients(self, law: Dilution, units: int) -> Floats:
-        """Return coefficients of at least so many units as an array (calls, *SHAPE).
+    def coefficients(self, law: Dilution, units: int, shape: Shape = SHAPE) -> Floats:
+        """Return coefficients of at least so many units as an array (calls, *shape).
 
         Each call has a seed of its own. The draws of a law are kept: asking again returns the
         same ones, so statements about them are not independent of each other, which a budget
         divided by the union bound does not need.
         """
-        pool = self._pools.setdefault(law, [])
-        missing = -(-units // int(np.prod(SHAPE))) - len(pool)
-        for seed in self.seeds(repr(law), max(missing, 0), start=len(pool)):
-            pool.append(self.draw(Settings.of(law), seed, SHAPE))
-        return np.stack(pool)
+        pool = self._pools.get((law, shape), np.empty((0, *shape)))
+        missing = -(-units // math.prod(shape)) - len(pool)
+        if missing > 0:
+            seeds = self.seeds(f"{law} {shape}", missing, start=len(pool))
+            drawn = [self.draw(Settings.of(law), seed, shape) for seed in seeds]
+            pool = self._pools[law, shape] = np.concatenate([pool, drawn])
+        return pool
 
-    def units(self, law: Dilution, count: int) -> Floats:
+    def units(self, law: Dilution, count: int, shape: Shape = FLAT) -> Floats:
         """Return the coefficients of exactly so many units, flat."""
-        return self.coefficients(law, count).reshape(-1)[:count]
+        return self.coefficients(law, count, shape).reshape(-1)[:count]
 
 
 def _output(x: Array, output: Any, what: str) -> Array:

@@ -47,7 +47,7 @@ def _on(backend: str) -> None:
         raise wrong_value("KERAS_BACKEND", expected, running)
 
 
-def _adapter(base: type[LayerAdapter], **members: Any) -> LayerAdapter:
+def _adapter(base: Any, **members: Any) -> LayerAdapter:
     """Return the adapter of a backend, with the layer of Keras in the place of its own."""
     made: LayerAdapter = type("KerasAdapter", (base,), {"layer": _layer, **members})()
     return made

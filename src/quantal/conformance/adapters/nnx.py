@@ -26,8 +26,13 @@ class _NNX(JaxAdapter):
         return layer
 
     def vjp(self, f: Callable[[Any], Any], x: Any, upstream: Any) -> tuple[Any, Any]:
-        output, pull = nnx.vjp(lambda layer, x: layer(x), f, x)
-        return output, pull(upstream)[1]
+        def loss(layer: Callable[[Any], Any], x: Any) -> tuple[Any, Any]:
+            output = layer(x)
+            return (output * upstream).sum(), output
+
+        # A layer holds a stream, which a plain jax.vjp would leave in an unusable state.
+        (_, output), gradient = nnx.value_and_grad(loss, argnums=1, has_aux=True)(f, x)
+        return output, gradient
 
 
 adapter = _NNX()

@@ -42,9 +42,10 @@ def correlation(
     stated: float = CORRELATION,
 ) -> Finding:
     """Ask whether pairs of coefficients are uncorrelated."""
-    a, b = (c.reshape(-1) / law.std for c in (first, second))
-    covariance = float(np.mean(a * b) - np.mean(a) * np.mean(b)) if a.size else 0.0
-    return trial.judge(what, correlation_test(law), covariance, a.size, stated=stated)
+    a, b = first.reshape(-1), second.reshape(-1)
+    covariance = np.dot(a, b) / a.size - np.mean(a) * np.mean(b) if a.size else 0.0
+    seen = float(covariance) / law.var
+    return trial.judge(what, correlation_test(law), seen, a.size, stated=stated)
 
 
 def halves(c: Floats, axis: int, lag: int) -> tuple[Floats, Floats]:

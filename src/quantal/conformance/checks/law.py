@@ -11,7 +11,7 @@ from quantal.conformance.bounds import Atoms
 from quantal.conformance.check import Finding, Trial, statistical
 from quantal.conformance.checks import laws
 from quantal.conformance.checks.laws import LAWS
-from quantal.conformance.subject import SHAPE
+from quantal.conformance.subject import FLAT
 from quantal.dilution import Dilution
 
 INF = float("inf")
@@ -96,7 +96,7 @@ def dropout_limit(trial: Trial) -> Iterator[Finding]:
 @statistical("tiny-rate", fault="a rate of 2⁻¹⁷ rounded to nothing", parts=1)
 def tiny_rate(trial: Trial) -> Iterator[Finding]:
     """A tiny rate still drops a unit now and then."""
-    law, size = TINY_RATE, int(np.prod(SHAPE))
+    law, size = TINY_RATE, int(np.prod(FLAT))
     # A table has a zero cell in half of the calls only; independent units are sooner noticed.
     quiet = 0.5 + 0.5 * (1 - laws.CELL) ** size
     calls = int(np.ceil(np.log(trial.level) / np.log(quiet)))

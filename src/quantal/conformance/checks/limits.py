@@ -14,7 +14,7 @@ from quantal.conformance.check import Finding, Trial, exact, statistical
 from quantal.conformance.checks import laws
 from quantal.conformance.checks.cases import EXTREMES, INF, SMALL
 from quantal.conformance.checks.laws import CELL, LAWS
-from quantal.conformance.subject import SHAPE
+from quantal.conformance.subject import FLAT
 from quantal.dilution import Dilution
 
 DTYPES = ("float16", "float32", "float64")
@@ -176,7 +176,7 @@ def half_precision(trial: Trial) -> Iterator[Finding]:
 
 
 def _half(trial: Trial, law: Dilution, count: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
-    calls = -(-count // int(np.prod(SHAPE)))
+    calls = -(-count // int(np.prod(FLAT)))
     seeds = trial.subject.seeds(f"half {dtype} {law}", calls)
-    draws = [trial.subject.draw(Settings.of(law), seed, SHAPE, dtype) for seed in seeds]
+    draws = [trial.subject.draw(Settings.of(law), seed, FLAT, dtype) for seed in seeds]
     return np.concatenate([c.reshape(-1) for c in draws])[:count]
