@@ -517,6 +517,19 @@ class BroadcastComplement(Recipe):
         return super().shapes(shape, replace(s, broadcast_dims=others))
 
 
+@caught_by("broadcast-law")
+class BroadcastByAny(Recipe):
+    """Units that share a coefficient are all kept if the mask keeps any of them."""
+
+    def shapes(self, shape: Shape, s: Settings) -> tuple[Shape, Shape | None]:
+        self.full = shape
+        return super().shapes(shape, s)
+
+    def mask(self, p: Array, s: Settings, shape: Shape, rng: RNG) -> Array:
+        shared = tuple(a for a, n in enumerate(shape) if n != self.full[a])
+        return np.any(super().mask(p, s, self.full, rng), axis=shared, keepdims=True)
+
+
 @caught_by("p-granularity")
 class SharedProbabilityIgnored(Recipe):
     def shapes(self, shape: Shape, s: Settings) -> tuple[Shape, Shape | None]:

@@ -95,12 +95,12 @@ class Subject:
         divided by the union bound does not need.
         """
         pool = self._pools.get((law, shape), np.empty((0, *shape)))
-        missing = -(-units // math.prod(shape)) - len(pool)
-        if missing > 0:
-            seeds = self.seeds(f"{law} {shape}", missing, start=len(pool))
+        calls = -(-units // math.prod(shape))
+        if len(pool) < calls:
+            seeds = self.seeds(f"{law} {shape}", calls - len(pool), start=len(pool))
             drawn = [self.draw(Settings.of(law), seed, shape) for seed in seeds]
             pool = self._pools[law, shape] = np.concatenate([pool, drawn])
-        return pool
+        return pool[:calls]  # and no more: what was drawn before must not change the answer
 
     def units(self, law: Dilution, count: int, shape: Shape = FLAT) -> Floats:
         """Return the coefficients of exactly so many units, flat."""
