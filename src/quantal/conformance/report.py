@@ -138,7 +138,7 @@ class Report:
 
     def to_text(self) -> str:
         """Return a table for a terminal, with the line that replays each failure."""
-        rows = [("", "check", "p ≥", "draws", "smallest fault")]
+        rows = [("", "check", "p-value", "draws", "smallest fault")]
         rows += [
             (_MARKS[r.status], r.name, _p(r), f"{r.samples:,}", r.smallest_fault)
             for r in self.results
