@@ -6,7 +6,8 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,11 +67,9 @@ def run_command(args: argparse.Namespace) -> int:
             raise ValueError("no adapter was named; --list lists those built in")
         if args.report is not None and args.report.suffix not in _SUFFIXES:
             raise ValueError(f"--report: expected {', '.join(_SUFFIXES)}: {args.report}")
-        # One process each: Keras has one backend a process, and frameworks share no memory well.
-        runner = _here if len(specs) == 1 else _apart
         reports = []
-        for spec in specs:
-            reports.append(report := runner(spec, args))
+        for report in _reports(specs, args):
+            reports.append(report)
             if args.format != "json":
                 print(_FORMATS[args.format](report), end="\n\n", flush=True)
     except (ValueError, TypeError, ImportError, AttributeError) as error:
@@ -102,6 +101,23 @@ def _listing() -> str:
     return "\n".join([*lines, *(f"  {n:<22} {CHECKS[n].asks}" for n in names())])
 
 
+def _reports(specs: list[str], args: argparse.Namespace) -> Iterator[Report]:
+    """Judge the adapters; several of them in a process each, as Keras has one backend in each."""
+    if len(specs) == 1:
+        yield _here(specs[0], args)
+        return
+    with tempfile.TemporaryDirectory() as cache:
+        # The libraries on JAX compile the same functions: the first does it for all.
+        environment = {
+            "JAX_COMPILATION_CACHE_DIR": cache,
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+            **os.environ,
+        }
+        for spec in specs:
+            yield _apart(spec, args, environment)
+
+
 def _here(spec: str, args: argparse.Namespace) -> Report:
     """Judge an adapter in this process."""
     from quantal.conformance.adapters import load
@@ -120,14 +136,16 @@ def _here(spec: str, args: argparse.Namespace) -> Report:
     )
 
 
-def _apart(spec: str, args: argparse.Namespace) -> Report:
+def _apart(spec: str, args: argparse.Namespace, environment: dict[str, str]) -> Report:
     """Judge an adapter in a process of its own."""
     from quantal.conformance.report import Report
 
     command = [sys.executable, "-m", "quantal.conformance", spec, "--format", "json"]
     command += ["--budget", repr(args.budget), "--seed", str(args.seed)]
     command += [word for name in args.only or () for word in ("--only", name)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, encoding="utf-8", check=False)
+    done = subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, encoding="utf-8", check=False
+    )
     if done.returncode not in (0, 1):
         raise ValueError(f"{spec} could not be run")
     (report,) = Report.list_from_json(done.stdout)
