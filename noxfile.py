@@ -47,7 +47,7 @@ def types(session: nox.Session) -> None:
 
 
 @nox.session
-@nox.parametrize("backend", BACKENDS, ids=BACKENDS)
+@nox.parametrize("backend", list(BACKENDS), ids=list(BACKENDS))
 def tests(session: nox.Session, backend: str) -> None:
     """Test one backend in an environment that has no other."""
     packages, folder, wanted, keras_backend = BACKENDS[backend]

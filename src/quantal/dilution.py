@@ -253,8 +253,7 @@ class Dilution:
             kept = (c >= self.ceiling).astype(float)
         else:
             kept = special.betainc(*self._spread, np.clip(c / self.ceiling, 0, 1))
-        # At the ceiling the sum below would be 1 only up to rounding.
-        below = np.where(c >= self.ceiling, 1.0, self.rate + self.retain * kept)
+        below = self.rate + self.retain * kept
         return np.where(np.isnan(c), np.nan, np.where(c < 0, 0.0, below))[()]
 
     def ppf(self, u: ArrayLike) -> NDArray[np.float64]:

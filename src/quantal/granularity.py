@@ -38,6 +38,8 @@ def coefficient_shapes(
     >>> coefficient_shapes((8, 16), p_broadcast_dims=0)
     ((8, 16), (1, 16))
     """
+    if broadcast_dims == () == p_broadcast_dims:  # by far the most common, and called in each step
+        return tuple(shape), None
     shared = _axes("broadcast_dims", broadcast_dims, len(shape))
     mask_shape = tuple(1 if axis in shared else size for axis, size in enumerate(shape))
     p_shared = _axes("p_broadcast_dims", p_broadcast_dims, len(shape))

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import quantal
-from quantal import Dilution, reference
+from quantal import Dilution, reference, table
 from quantal.numpy import coefficients
 
 FALSE_ALARM = 1e-9
@@ -34,6 +34,30 @@ def test_coefficients_have_the_law(law, p_shape, rng):
             stats.binomtest(int(k), 1000, q).pvalue for k, q in zip(kept, p, strict=True) if q
         ]
         assert min(chance) > FALSE_ALARM / len(chance)
+
+
+@pytest.mark.parametrize("make", [np.random.default_rng, quantal.key], ids=["native", "key"])
+def test_both_rows_of_a_table_are_used_in_proportion(make):
+    # Half a cell is dropped: one row has no zero, the other one in 65,536, and each serves half of
+    # the calls. A call of 2²¹ units has 32 zeros on average, or none at all.
+    calls = 60
+    some = [
+        np.any(coefficients(Dilution(2.0**-17, 1.0), (2**21,), None, make(s)) == 0)
+        for s in range(calls)
+    ]
+    assert stats.binomtest(sum(some), calls, 0.5).pvalue > FALSE_ALARM
+
+
+def test_a_key_is_used_by_the_published_plan():
+    key, law = quantal.key(8), Dilution(0.3, 0.5)
+    own, shared, call = key.split(3)
+    made = table.table(law)
+    row = made.values[int(call.level() < made.threshold)]
+    np.testing.assert_array_equal(coefficients(law, (5, 6), None, key), row[own.indices((5, 6))])
+    made = table.shared_table(law)
+    cell = shared.indices((1, 6))
+    expected = np.where(own.levels((5, 6)) < made.keep_below[cell], made.values[cell], 0)
+    np.testing.assert_array_equal(coefficients(law, (5, 6), (1, 6), key), expected)
 
 
 def test_the_two_sources_disagree_with_each_other_but_not_with_themselves():

@@ -49,7 +49,7 @@ def identical(actual, desired):
 # --- the same numbers as NumPy -------------------------------------------------------------------
 
 
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=12, deadline=None, derandomize=True)
 @given(
     shape=st.lists(st.integers(0, 9), max_size=4).map(tuple),
     law=st.sampled_from([(0.2, 0.2), (0.5, math.inf), (1e-6, 1.0), (0.9999, 3.0), (0.3, 1e-3)]),
@@ -146,21 +146,22 @@ def test_second_derivatives():
     def loss(x):
         return jnp.sum(draw(x) ** 3)
 
-    for product in (
-        jax.jvp(jax.grad(loss), (x,), (v,))[1],
-        jax.grad(lambda x: jnp.sum(jax.grad(loss)(x) * v))(x),
-    ):
+    @jax.jit
+    def products(x):
+        forward = jax.jvp(jax.grad(loss), (x,), (v,))[1]
+        return forward, jax.grad(lambda x: jnp.sum(jax.grad(loss)(x) * v))(x)
+
+    for product in products(x):
         np.testing.assert_allclose(product, 6 * c**3 * x * v, rtol=1e-5)
 
 
 def test_vmap_with_a_key_for_each_example_or_one_for_all():
     x, keys = normal((5, 3, 6)), jax.random.split(KEY, 5)
     desired = jnp.stack([draw(x[i], keys[i]) for i in range(5)])
-    for f in (jax.vmap(draw), jax.jit(jax.vmap(draw))):
-        identical(f(x, keys), desired)
-    identical(jax.vmap(draw)(x, jax.vmap(jax.random.key_data)(keys)), desired)
+    identical(jax.vmap(draw)(x, keys), desired)
+    identical(jax.jit(jax.vmap(draw))(x, jax.random.key_data(keys)), desired)
     identical(jax.vmap(draw)(x), jnp.stack([draw(x[i]) for i in range(5)]))
-    gradients = jax.vmap(jax.grad(lambda x, key: jnp.sum(draw(x, key))))(x, keys)
+    gradients = jax.jit(jax.vmap(jax.grad(lambda x, key: jnp.sum(draw(x, key)))))(x, keys)
     identical(gradients, jnp.stack([draw(jnp.ones_like(x[0]), key) for key in keys]))
 
 
@@ -172,19 +173,37 @@ def test_scan_draws_anew_in_each_step():
     identical(last, x)
 
 
-def test_checkpointing_stores_no_mask(capsys):
+def remembered(function, x, capsys):
+    """Return the bytes a unit that a backward pass stores, arguments and constants left out."""
+    ad_checkpoint.print_saved_residuals(function, x)
+    lines = capsys.readouterr().out.splitlines()
+    arrays = [line.split("]")[0].split("[") for line in lines if " output of " in line]
+    sizes = {"f32": 4, "i32": 4, "u32": 4, "u16": 2, "bool": 1}
+    shapes = [(name, map(int, filter(None, shape.split(",")))) for name, shape in arrays]
+    return sum(sizes[name] * math.prod(shape) for name, shape in shapes) / x.size
+
+
+@pytest.mark.parametrize(("options", "most"), [(OWN, 2), (SHARED, 1)], ids=["own", "shared"])
+def test_what_a_backward_pass_remembers(options, most, capsys):
+    x = normal((512, 1024))
+
+    def loss(x):
+        return jnp.sum(draw(x, **options))
+
+    assert most <= remembered(loss, x, capsys) <= most + 4 / 512  # and a row, or a number, more
+    assert remembered(jax.checkpoint(loss), x, capsys) == 0
+
+
+def test_recomputation_gives_the_same_gradient():
+    x = normal((8, 16))
+
     def loss(x):
         return jnp.sum(jnp.sin(draw(x)))
 
-    def saved(f):
-        ad_checkpoint.print_saved_residuals(f, normal((32, 64)))
-        return [line for line in capsys.readouterr().out.splitlines() if "[32,64]" in line]
-
-    assert [line for line in saved(jax.checkpoint(loss)) if "from the argument" not in line] == []
-    assert len(saved(loss)) > 1
-    x = normal((32, 64))
+    gradient = jax.jit(jax.grad(loss))(x)
+    identical(gradient == 0, draw(x) == 0)
     for remat in (jax.checkpoint(loss), jax.checkpoint(jax.jit(loss))):
-        identical(jax.jit(jax.grad(remat))(x), jax.jit(jax.grad(loss))(x))
+        identical(jax.jit(jax.grad(remat))(x), gradient)
 
 
 def test_a_key_is_used_once():

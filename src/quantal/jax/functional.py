@@ -13,7 +13,7 @@ from quantal.checks import FLOATING, wrong_type
 from quantal.dilution import Dilution, Vary
 from quantal.granularity import Axes, coefficient_shapes
 from quantal.jax.bits import typed_key
-from quantal.jax.drawing import draw
+from quantal.jax.drawing import draw, look_up
 from quantal.keys import Key
 
 __all__ = ["checked", "dilute", "is_random"]
@@ -98,22 +98,25 @@ def is_random(rate: Number) -> bool:
     return isinstance(rate, jax.Array) or 0 < rate < 1
 
 
-@functools.partial(jax.jit, static_argnames=("dilution", "mask_shape", "p_shape"))
+@functools.partial(jax.jit, static_argnums=(3, 4, 5))  # also in eager code: one dispatch
 def _dilute(
-    x: jax.Array,
-    key: jax.Array,
-    traced: dict[str, jax.Array],
-    dilution: Dilution,
-    mask_shape: tuple[int, ...],
-    p_shape: tuple[int, ...] | None,
+    x: jax.Array, key: jax.Array, traced: dict[str, jax.Array], dilution: Dilution, *shapes: Any
 ) -> jax.Array:
-    law = {"dilution": dilution, "mask_shape": mask_shape, "p_shape": p_shape}
-    drawn = functools.partial(draw, **law)
+    def multiply(
+        x: jax.Array, drawn: tuple[jax.Array, jax.Array], traced: dict[str, jax.Array]
+    ) -> jax.Array:
+        c = look_up(drawn, traced, dilution)
+        # Half precision is multiplied in float32, so that only the product is rounded.
+        wide = jnp.float64 if x.dtype == jnp.float64 else jnp.float32
+        return (x.astype(wide) * c.astype(wide)).astype(x.dtype)
+
+    def product(x: jax.Array, key: jax.Array, traced: dict[str, jax.Array]) -> jax.Array:
+        # A backward pass remembers the draw and looks it up again, unless the compiler finds it
+        # cheaper to keep c: so it may merge what it recognises as one (prevent_cse).
+        drawn = draw(key, traced, dilution, *shapes)
+        return jax.checkpoint(multiply, prevent_cse=False)(x, drawn, traced)
+
     sharding = jax.typeof(x).sharding
     if sharding.mesh.explicit_axes:  # else the compiler itself draws each shard where it is used
-        cut = (None if n == 1 else axis for n, axis in zip(mask_shape, sharding.spec, strict=True))
-        drawn = jax.sharding.auto_axes(drawn, out_sharding=jax.P(*cut))
-    c = drawn(key, traced)
-    # Half precision is multiplied in float32, so that only the product is rounded.
-    wide = jnp.float64 if x.dtype == jnp.float64 else jnp.float32
-    return (x.astype(wide) * c.astype(wide)).astype(x.dtype)
+        product = jax.sharding.auto_axes(product, out_sharding=sharding.spec)
+    return product(x, key, traced)

@@ -89,7 +89,7 @@ class QSD(nnx.Dropout):
             rngs=None if isinstance(rngs, Key) else rngs,
         )
         if isinstance(rngs, Key):  # a stream folds in its count: what a portable key asks for
-            self.rngs = nnx.RngStream(typed_key(rngs), tag=rng_collection)
+            self.rngs = nnx.Rngs(**{rng_collection: typed_key(rngs)})[rng_collection]
         self.alpha = alpha
         self.p_broadcast_dims = p_broadcast_dims
         self.vary = vary

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from quantal.keys import Key, threefry2x32
 from quantal.table import LEVELS
-from quantal.torch.tables import look_up
+from quantal.torch.tables import look_up, start
 
-__all__ = ["Native", "Portable", "draw", "draw_by_key", "draw_by_key_in_graph"]
+__all__ = ["Native", "Portable", "draw", "draw_by_key_in_graph"]
 
 Shape = Sequence[int]
 
@@ -26,11 +26,11 @@ def draw(
     Returns
     -------
     cell, row
-        int16 and bool. Without ``p_shape``, each unit has a cell, and the call has a row; with it,
-        units share cells, and each has its own row.
+        Without ``p_shape``, each unit has a cell, int16, and the call a row, given by its start;
+        with it, units share cells, and a boolean for each says if its row is the second.
     """
     if p_shape is None:
-        return source.indices(mask_shape), source.levels(()) < thresholds
+        return source.indices(mask_shape), start(source.levels(()) < thresholds)
     cell = source.shared_indices(p_shape)
     return cell, source.levels(mask_shape) < look_up(thresholds, cell)
 
@@ -101,7 +101,13 @@ def _rotate(x: Tensor, places: int) -> Tensor:
     return (x << places) | ((x >> (32 - places)) & (2**places - 1))
 
 
-def draw_by_key(
+@torch.library.custom_op(
+    "quantal::draw_by_key",
+    mutates_args={"calls"},
+    schema="(Tensor thresholds, SymInt[] mask_shape, SymInt[]? p_shape, SymInt word0, SymInt word1,"
+    " Tensor(a!)? calls) -> (Tensor, Tensor)",
+)
+def draw_by_key_in_graph(
     thresholds: Tensor,
     mask_shape: Shape,
     p_shape: Shape | None,
@@ -109,25 +115,15 @@ def draw_by_key(
     word1: int,
     calls: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Draw by a portable key or, given a count, by the key of that call; and count the call."""
+    """Draw by a portable key or, given a count on the host, by that of a call, and count it.
+
+    An operator, since torch's compiler does not survive the twenty rounds of Threefry.
+    """
     key = Key(word0, word1)
     if calls is not None:
-        # Through NumPy, since torch.func forbids in-place operations on what a function captures.
-        count = calls.numpy()
-        key = key.fold_in(int(count))
-        count += 1
+        key = key.fold_in(int(calls))
+        calls.add_(1)
     return draw(thresholds, mask_shape, p_shape, Portable(key, thresholds.device))
-
-
-# The same as an operator, for compiled graphs: their compiler does not survive twenty rounds of
-# Threefry.
-draw_by_key_in_graph = torch.library.custom_op(
-    "quantal::draw_by_key",
-    draw_by_key,
-    mutates_args={"calls"},
-    schema="(Tensor thresholds, SymInt[] mask_shape, SymInt[]? p_shape, SymInt word0, SymInt word1,"
-    " Tensor(a!)? calls) -> (Tensor, Tensor)",
-)
 
 
 @draw_by_key_in_graph.register_fake
@@ -135,5 +131,6 @@ def _(
     thresholds: Tensor, mask_shape: Shape, p_shape: Shape | None, *_: Any
 ) -> tuple[Tensor, Tensor]:
     cells, rows = (mask_shape, ()) if p_shape is None else (p_shape, mask_shape)
+    kind = torch.int64 if p_shape is None else torch.bool
     cell = torch.empty(cells, dtype=torch.int16, device=thresholds.device)
-    return cell, torch.empty(rows, dtype=torch.bool, device=thresholds.device)
+    return cell, torch.empty(rows, dtype=kind, device=thresholds.device)

@@ -1,4 +1,4 @@
-"""`dilute` for tensors, and the multiplication that keeps two bytes a unit for its gradient."""
+"""`dilute` for tensors, and the steps that the layers share with it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from quantal.checks import FLOATING, wrong_type, wrong_value
 from quantal.dilution import Dilution, Vary
 from quantal.granularity import Axes, coefficient_shapes
 from quantal.keys import Key
-from quantal.torch.draws import Native, draw, draw_by_key, draw_by_key_in_graph
-from quantal.torch.tables import Tables, look_up, tables, tables_in_graph
+from quantal.torch.draws import Native, Portable, draw, draw_by_key_in_graph
+from quantal.torch.product import multiply, zeros
+from quantal.torch.tables import Tables, tables, tables_in_graph
 
-__all__ = ["check_generator", "check_input", "dilute", "spread", "zeros"]
+__all__ = ["check_generator", "check_input", "dilute", "spread"]
 
 
 def dilute(
@@ -79,19 +80,15 @@ def spread(
     calls: Tensor | None,
     inplace: bool,
 ) -> Tensor:
-    """Draw coefficients and multiply by them; ``calls`` is the count to fold into a key."""
-    if isinstance(generator, Key):
-        draw_ = draw_by_key_in_graph if torch.compiler.is_compiling() else draw_by_key
+    """Draw coefficients and multiply by them; ``calls``, in a graph, is folded into a key."""
+    if not isinstance(generator, Key):
+        drawn = draw(made.thresholds, mask_shape, p_shape, Native(generator, x.device))
+    elif torch.compiler.is_compiling():
         words = generator.word0, generator.word1
-        cell, row = draw_(made.thresholds, mask_shape, p_shape, *words, calls)
+        drawn = draw_by_key_in_graph(made.thresholds, mask_shape, p_shape, *words, calls)
     else:
-        source = Native(generator, x.device)
-        cell, row = draw(made.thresholds, mask_shape, p_shape, source)
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
-        # There the bare product is better: the compiler chooses what to keep, and every
-        # transform knows it. (An autograd.Function that they accept is slower to call.)
-        return _product(x, look_up(made.values, cell, row), inplace)
-    return _Multiply.apply(x, made.values, cell, row, inplace)
+        drawn = draw(made.thresholds, mask_shape, p_shape, Portable(generator, x.device))
+    return multiply(x, made.values, *drawn, inplace)
 
 
 def check_input(
@@ -117,43 +114,3 @@ def check_generator(generator: Any, counted: bool = False) -> None:
     if not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1:
         expected = "None, or dilute with a key, where a checkpoint recomputes the forward pass"
         raise wrong_value("generator", expected, generator)
-
-
-def zeros(x: Tensor, inplace: bool) -> Tensor:
-    """Return the zeros of rate 1, also for an infinite x, with zeros for a gradient."""
-    everywhere = torch.ones((), dtype=torch.bool, device=x.device)
-    return x.masked_fill_(everywhere, 0) if inplace else x.masked_fill(everywhere, 0)
-
-
-def _product(x: Tensor, c: Tensor, inplace: bool) -> Tensor:
-    # Half precision is multiplied in float32 in any case: only the product is rounded.
-    return x.mul_(c) if inplace else (x * c).to(x.dtype)
-
-
-class _Multiply(torch.autograd.Function):
-    """The product with the coefficients, which are looked up again in the backward pass.
-
-    So it keeps the 16 bits a unit that index the table, where dropout keeps a float.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, values: Tensor, cell: Tensor, row: Tensor, inplace: bool
-    ) -> Tensor:
-        ctx.save_for_backward(cell, row)
-        ctx.save_for_forward(cell, row)
-        ctx.values = values  # the same for all calls, so no concern of saved-tensor hooks
-        c = look_up(values, cell, row)
-        if inplace:
-            ctx.mark_dirty(x)
-        elif c.shape == x.shape and c.dtype == x.dtype and x.is_contiguous():
-            return c.mul_(x)  # spares a tensor
-        return _product(x, c, inplace)
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        return _Multiply.apply(upstream, ctx.values, *ctx.saved_tensors, False), *[None] * 4
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
-        return _product(tangent, look_up(ctx.values, *ctx.saved_tensors), False)

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.modules.dropout import _DropoutNd
@@ -13,7 +14,8 @@ from torch.nn.modules.dropout import _DropoutNd
 from quantal.dilution import Dilution, Vary
 from quantal.granularity import Axes
 from quantal.keys import Key
-from quantal.torch.functional import check_generator, check_input, spread, zeros
+from quantal.torch.functional import check_generator, check_input, spread
+from quantal.torch.product import zeros
 from quantal.torch.tables import Tables, tables
 
 __all__ = ["QSD"]
@@ -115,11 +117,15 @@ class QSD(_DropoutNd):
     @property
     def calls(self) -> int:
         """How many draws a portable key has served; set it to resume a run."""
-        return int(self._calls)
+        return int(self._count)
 
     @calls.setter
     def calls(self, count: int) -> None:
-        self._calls = torch.tensor(count, dtype=torch.int64, device="cpu")
+        # One number in two guises: eager code must not meet torch.func, which forbids in-place
+        # operations on what a function captures, and a graph takes nothing but tensors.
+        self._count = np.array(count, np.int64)
+        with torch.inference_mode(False):  # it may count in training next
+            self._calls = torch.from_numpy(self._count)
 
     def extra_repr(self) -> str:
         """Return the parameters in torch's habit; those of granularity only if they are set."""
@@ -143,7 +149,14 @@ class QSD(_DropoutNd):
         if made.values.device != input.device:
             made = self._move(input.device)
         check_generator(self.generator, counted=True)
-        return spread(input, made, mask_shape, p_shape, self.generator, self._calls, self.inplace)
+        generator, calls = self.generator, None
+        if isinstance(generator, Key):
+            if torch.compiler.is_compiling():
+                calls = self._calls
+            else:
+                generator = generator.fold_in(self.calls)
+                self._count[...] += 1
+        return spread(input, made, mask_shape, p_shape, generator, calls, self.inplace)
 
     # --- the tables: no buffers, but wherever they are needed -----------------------------------
 
@@ -163,9 +176,10 @@ class QSD(_DropoutNd):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        made_again = ("_tables", "_device")
+        made_again = ("_tables", "_device", "_calls")
         return {name: value for name, value in self.__dict__.items() if name not in made_again}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
+        self.calls = int(self._count)
         self._move(torch.device("cpu"))

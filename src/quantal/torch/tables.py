@@ -12,7 +12,7 @@ from torch import Tensor
 from quantal.dilution import Dilution
 from quantal.table import CELLS, shared_table, table
 
-__all__ = ["Tables", "look_up", "tables", "tables_in_graph"]
+__all__ = ["Tables", "look_up", "start", "tables", "tables_in_graph"]
 
 # torch has no 16-bit indices but signed ones, so each row of a table starts at cell -32768.
 _FIRST = CELLS // 2
@@ -54,12 +54,20 @@ def _tables(law: Dilution, shared: bool, device: torch.device) -> Tables:
         return Tables(*(torch.from_numpy(part).to(device) for part in (values, thresholds)))
 
 
-def look_up(entries: Tensor, cell: Tensor, row: Tensor | None = None) -> Tensor:
-    """Return the entries of int16 cells, in the second row where ``row`` is true."""
-    first = _FIRST if row is None else torch.where(row, CELLS + _FIRST, _FIRST)
-    index = cell.int() + first
+def start(second: Tensor) -> Tensor:
+    """Return where a row of the values starts, given whether it is the second."""
+    return torch.where(second, CELLS + _FIRST, _FIRST)
+
+
+def look_up(entries: Tensor, cell: Tensor, row: Tensor | int = _FIRST) -> Tensor:
+    """Return the entries of int16 cells in a row, given its `start`, or a boolean for each unit."""
+    index = cell.int()
+    if isinstance(row, int) or not row.ndim:
+        index.add_(row)
+    else:
+        index = index + start(row)
     # On CPUs, index_select with int32 is the fastest gather by far.
-    return entries.index_select(0, index.reshape(-1)).view(index.shape)
+    return entries.index_select(0, index.view(-1)).view(index.shape)
 
 
 @torch.library.custom_op(
@@ -82,4 +90,4 @@ def _(
     rate: float, alpha: float, vary: str, unit_mean: bool, shared: bool, device: torch.device
 ) -> tuple[Tensor, Tensor]:
     thresholds = torch.empty((CELLS,) if shared else (), dtype=torch.int32, device=device)
-    return torch.empty(2 * CELLS, device=device), thresholds
+    return torch.empty(2 * CELLS, dtype=torch.float32, device=device), thresholds
