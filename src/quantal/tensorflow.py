@@ -240,10 +240,14 @@ def _look_up(values: Tensor, row: Tensor, cells: Tensor) -> Tensor:
     return tf.gather(tf.reshape(values, (-1,)), tf.cast(cells, tf.int32) + offset)
 
 
-@_compiled(_KEY, _COUNTERS)
 def _cells(key: Tensor, blocks: Tensor) -> Tensor:
-    words = tf.stack(_cipher(key, blocks), axis=-1)
-    return tf.reshape(tf.bitcast(words, tf.uint16), (-1, 4))
+    # Halved outside the compiled function, which would encipher anew for every half.
+    return tf.reshape(tf.bitcast(_words(key, blocks), tf.uint16), (-1, 4))
+
+
+@_compiled(_KEY, _COUNTERS)
+def _words(key: Tensor, blocks: Tensor) -> Tensor:
+    return tf.stack(_cipher(key, blocks), axis=-1)
 
 
 @_compiled(_KEY, _COUNTERS)

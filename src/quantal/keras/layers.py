@@ -80,9 +80,9 @@ class QSD(keras.layers.Layer):
         super().__init__(**kwargs)
         self._dilution = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
         self.noise_shape = _noise_shape(noise_shape)
-        if noise_shape is not None and broadcast_dims != ():
-            raise wrong_value("noise_shape", "None where broadcast_dims is given", noise_shape)
         self.broadcast_dims = _tuple(broadcast_dims)
+        if noise_shape is not None and self.broadcast_dims:
+            raise wrong_value("noise_shape", "None where broadcast_dims is given", noise_shape)
         self.p_broadcast_dims = _tuple(p_broadcast_dims)
         self.seed = _seed(seed)
         if self.rate > 0:
@@ -147,7 +147,8 @@ class QSD(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:  # noqa: D102
         # Models call this when they are put together: the time to refuse axes that are not there.
-        coefficient_shapes(input_shape, self._shared_axes(input_shape), self.p_broadcast_dims)
+        sizes = [size or 0 for size in input_shape]
+        coefficient_shapes(sizes, self._shared_axes(input_shape), self.p_broadcast_dims)
         return input_shape
 
     def get_config(self) -> dict[str, Any]:  # noqa: D102
