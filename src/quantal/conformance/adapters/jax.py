@@ -41,9 +41,15 @@ class JaxAdapter(LayerAdapter):
             return super().grad(x, upstream, **settings)
 
 
-def _wide(x: Array) -> contextlib.AbstractContextManager[Any]:
+def _wide(x: Array) -> Any:
     """Let JAX have float64 where it is asked for."""
-    return jax.enable_x64(True) if x.dtype == np.float64 else contextlib.nullcontext()
+    if x.dtype != np.float64:
+        return contextlib.nullcontext()
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    from jax.experimental import enable_x64  # its name before JAX 0.8
+
+    return enable_x64()
 
 
 class _Jax(JaxAdapter):
