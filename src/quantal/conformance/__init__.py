@@ -1,0 +1,12 @@
+"""The conformance kit: judge any implementation of QSD, yours or ours.
+
+An `Adapter` is a name and two functions from NumPy to NumPy; ``run(adapter)`` returns a `Report`
+that says what holds, what does not, and how small a fault it would have found.
+"""
+
+from quantal.conformance.adapter import Adapter
+from quantal.conformance.check import Finding
+from quantal.conformance.report import Report, Result
+from quantal.conformance.runner import names, run
+
+__all__ = ["Adapter", "Finding", "Report", "Result", "names", "run"]

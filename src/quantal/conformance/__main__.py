@@ -1,0 +1,8 @@
+"""``python -m quantal.conformance``, the same as ``quantal conform``."""
+
+import sys
+
+from quantal.conformance.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""``quantal.torch.QSD`` on trial: on torch's own stream, on a generator, on a portable key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+import quantal
+from quantal.conformance.adapter import Array
+from quantal.conformance.adapters.layers import LayerAdapter
+from quantal.torch import QSD
+
+__all__ = ["TorchAdapter", "generator", "native", "portable"]
+
+
+class TorchAdapter(LayerAdapter):
+    """What the adapters for torch share."""
+
+    # ruff: noqa: D102  (documented in the base class)
+
+    name = "torch"
+
+    def source(self, seed: int) -> Any:
+        return torch.Generator().manual_seed(seed)
+
+    def layer(
+        self, *, seed: int, training: bool, rate: float, alpha: float, **settings: Any
+    ) -> Callable[[Any], Any]:
+        layer = QSD(rate, alpha, generator=self.source(seed), **settings)
+        trained: Callable[[Any], Any] = layer.train(training)
+        return trained
+
+    def tensor(self, x: Array) -> Any:
+        if x.dtype.name == "bfloat16":
+            return torch.from_numpy(x.view(np.int16).copy()).view(torch.bfloat16)
+        return torch.from_numpy(x.copy())
+
+    def array(self, x: Any) -> Array:
+        if x.dtype == torch.bfloat16:
+            import ml_dtypes
+
+            return np.asarray(x.detach().view(torch.int16).numpy().view(ml_dtypes.bfloat16))
+        return np.asarray(x.detach().numpy())
+
+    def vjp(self, f: Callable[[Any], Any], x: Any, upstream: Any) -> tuple[Any, Any]:
+        output = f(x.requires_grad_())
+        return output, torch.autograd.grad(output, x, upstream)[0]
+
+    def global_state(self) -> object:
+        return torch.get_rng_state().numpy().tobytes()
+
+
+class _Native(TorchAdapter):
+    """On the stream that ``torch.manual_seed`` sets, where users draw from; it is put back."""
+
+    def source(self, seed: int) -> None:
+        return None
+
+    def calls(self, x: Array, *, seed: int, **settings: Any) -> list[Array]:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return super().calls(x, seed=seed, **settings)
+
+    def grad(self, x: Array, upstream: Array, *, seed: int, **settings: Any) -> tuple[Array, Array]:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return super().grad(x, upstream, seed=seed, **settings)
+
+
+class _Generator(TorchAdapter):
+    name = "torch-generator"
+
+
+class _Portable(TorchAdapter):
+    name = "torch-key"
+
+    def source(self, seed: int) -> Any:
+        return quantal.key(seed)
+
+
+native, generator, portable = _Native(), _Generator(), _Portable()

@@ -1,0 +1,147 @@
+"""The bounds: p-values are bounds, and power and sample sizes agree with each other and reality."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from quantal.conformance.bounds import (
+    POWER,
+    Atoms,
+    Correlation,
+    Kolmogorov,
+    Mean,
+    Proportion,
+    Test,
+    smallest,
+)
+
+TINY = 1e-6  # the false-alarm probability of each test in this file
+RUNS = 4000
+LEVEL = 0.01  # loose, so that simulations can see it
+
+TESTS: dict[str, tuple[Test, float]] = {
+    "proportion": (Proportion(0.2), 0.05),
+    "rare proportion": (Proportion(0.001), 0.004),
+    "proportion with slack": (Proportion(0.5, slack=0.01), 0.06),
+    "kolmogorov": (Kolmogorov(), 0.1),
+    "kolmogorov with slack": (Kolmogorov(slack=0.01), 0.1),
+    "mean": (Mean(0.3, 0.21, 0.0, 1.0), 0.05),
+    "mean with slack": (Mean(0.3, 0.21, 0.0, 1.0, slack=0.01), 0.06),
+    "correlation": (Correlation(-1.0, 1.0), 0.01),
+    "atoms": (Atoms(1 / 64), 0.1),
+}
+
+
+def simulate(test: Test, shift: float, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Return what RUNS samples of n show where the truth is off by ``shift``."""
+    if isinstance(test, Proportion):
+        return rng.binomial(n, test.p + shift, RUNS)
+    if isinstance(test, Mean):  # the widest law on [0, 1] of that mean
+        return rng.binomial(n, test.mean + shift, RUNS) / n
+    if isinstance(test, Correlation):
+        # Two signs that agree with probability (1 + shift)/2: the counts of ++, +−, −+ and −−.
+        same, other = (1 + shift) / 4, (1 - shift) / 4
+        counts = rng.multinomial(n, [same, other, other, same], RUNS) / n
+        product, first, second = (
+            counts @ np.array(signs) for signs in ([1, -1, -1, 1], [1, 1, -1, -1], [1, -1, 1, -1])
+        )
+        return product - first * second
+    if isinstance(test, Atoms):
+        most = max(test.most, shift)
+        others = np.full(63, (1 - most) / 63)
+        return np.max(rng.multinomial(n, [most, *others], RUNS), axis=1)
+    u = rng.random((RUNS, n))
+    # Half of what lies within 2·shift below ½ is moved to just above ½: F(½) falls by shift.
+    moved = (u > 0.5 - 2 * shift) & (u < 0.5) & (rng.random(u.shape) < 0.5)
+    u = np.where(moved, 0.5 + u / 1e6, u)
+    return np.array([Kolmogorov.distance(row, _uniform, _same, _same) for row in u])
+
+
+def _uniform(x: np.ndarray) -> np.ndarray:
+    return np.clip(x, 0, 1)
+
+
+def _same(x: np.ndarray) -> np.ndarray:
+    return x
+
+
+def rejections(test: Test, shift: float, n: int, level: float) -> int:
+    seen = simulate(test, shift, n, np.random.default_rng(1))
+    return sum(test.p_value(float(one), n) <= level for one in seen)
+
+
+@pytest.mark.parametrize("name", TESTS)
+@pytest.mark.parametrize("level", [1e-9, 1e-3])
+def test_samples_and_detectable_are_inverse(name: str, level: float) -> None:
+    test, fault = TESTS[name]
+    n = test.samples(fault, level)
+    assert test.detectable(n, level) <= fault < test.detectable(n - 1, level)
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_false_alarms_are_no_more_than_the_level(name: str) -> None:
+    test, fault = TESTS[name]
+    n = test.samples(fault, LEVEL)
+    shift = 0.0 if isinstance(test, Atoms | Correlation) else test.slack
+    shift = 0.0 if isinstance(test, Kolmogorov) else shift
+    alarms = rejections(test, shift, n, LEVEL)
+    assert stats.binom.sf(alarms - 1, RUNS, LEVEL) > TINY
+
+
+def test_the_exact_test_wastes_nothing() -> None:
+    # A binomial test of so many trials rejects about as often as its level says.
+    alarms = rejections(Proportion(0.2), 0.0, 100_000, 0.05)
+    assert stats.binom.cdf(alarms, RUNS, 0.045) > TINY
+    assert stats.binom.sf(alarms - 1, RUNS, 0.05) > TINY
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_power_is_what_was_promised(name: str) -> None:
+    test, fault = TESTS[name]
+    n = test.samples(fault, LEVEL)
+    found = rejections(test, fault, n, LEVEL)
+    assert stats.binom.sf(RUNS - found - 1, RUNS, 1 - POWER) > TINY
+
+
+def test_the_exact_test_needs_no_fewer() -> None:
+    test, fault = TESTS["proportion"]
+    n = test.samples(fault, LEVEL)
+    found = rejections(test, fault, int(0.7 * n), LEVEL)
+    assert stats.binom.sf(RUNS - found - 1, RUNS, 1 - POWER) < TINY
+
+
+def test_bounds_against_tails_computed_exactly() -> None:
+    n, test = 400, Mean(0.3, 0.21, 0.0, 1.0)
+    for count in range(n + 1):
+        shift = abs(count / n - 0.3)
+        # (+ 1e-9: a deviation that is the same on both sides must not be lost to rounding)
+        tail = stats.binom.cdf(n * (0.3 - shift) + 1e-9, n, 0.3)
+        tail += stats.binom.sf(n * (0.3 + shift) - 1 - 1e-9, n, 0.3)
+        assert test.p_value(count / n, n) >= min(tail, 1) * (1 - 1e-9)
+
+
+def test_atoms_need_both_sides() -> None:
+    # Half of the values at 0: too many of them, and too few, are both seen.
+    values = np.r_[np.zeros(60), np.linspace(0.01, 1, 40)]
+
+    def cdf(x: np.ndarray) -> np.ndarray:
+        return np.where(x < 0, 0, 0.5 + np.clip(x, 0, 1) / 2)
+
+    def just_below(x: np.ndarray) -> np.ndarray:
+        return np.where(x <= 0, -1, x)
+
+    assert Kolmogorov.distance(values, cdf, just_below, _same) == pytest.approx(0.1, abs=0.02)
+    fewer = np.r_[np.zeros(40), np.linspace(0.01, 1, 60)]
+    assert Kolmogorov.distance(fewer, cdf, just_below, _same) == pytest.approx(0.1, abs=0.02)
+
+
+def test_a_fault_within_the_slack_cannot_be_promised() -> None:
+    with pytest.raises(ValueError, match="within the slack"):
+        Kolmogorov(slack=0.1).samples(0.05, 1e-6)
+
+
+def test_smallest_gives_up() -> None:
+    with pytest.raises(ValueError, match="no affordable number"):
+        smallest(lambda n: False)

@@ -1,0 +1,31 @@
+"""The kit on trial: it rejects every wrong implementation, by the check that names the fault."""
+
+from __future__ import annotations
+
+import pytest
+from mutants import MUTANTS
+from recipe import Recipe
+
+from quantal.conformance import names, run
+
+
+def test_there_are_enough() -> None:
+    assert len(MUTANTS) >= 40
+
+
+def test_every_check_has_a_mutant() -> None:
+    assert set(MUTANTS.values()) == set(names())
+
+
+def test_the_recipe_that_they_spoil_is_right() -> None:
+    report = run(Recipe())
+    assert report.passed, str(report)
+    assert not report.skipped
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_rejected(mutant: type[Recipe]) -> None:
+    check = MUTANTS[mutant]
+    report = run(mutant(), only=check, budget=1e-6)
+    assert report.failures == (check,), str(report)
+    assert report[check].detail
