@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from quantal.conformance import cli as conform
 from quantal.describe import describe, plot
 from quantal.dilution import Dilution
 
@@ -17,6 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="quantal", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     add_describe(commands)
+    conform.add_parser(commands)
     given = parser.parse_args(arguments)
     return int(given.run(given))
 
