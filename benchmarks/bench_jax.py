@@ -93,4 +93,5 @@ def main(rounds: int) -> None:
 
 
 if __name__ == "__main__":
+    harness.keep_memory()
     main(int(sys.argv[1]) if len(sys.argv) > 1 else 31)

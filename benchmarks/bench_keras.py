@@ -116,6 +116,7 @@ def _torch(layer: Any, call: Any, x: Any, upstream: Any) -> Callable[[], object]
 
 
 if __name__ == "__main__":
+    harness.keep_memory()
     print(f"Keras {keras.__version__} on {BACKEND}: forward and backward, float32\n")
     for shape in SHAPES:
         large = math.prod(shape) > 1e6

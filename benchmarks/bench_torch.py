@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 
 import torch
-from harness import compare, table
+from harness import compare, keep_memory, table
 from torch import Tensor, nn
 
 import quantal
@@ -108,4 +108,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    keep_memory()
     sys.exit(main())
