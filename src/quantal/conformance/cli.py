@@ -94,7 +94,7 @@ def _listing() -> str:
     from quantal.conformance.check import CHECKS
     from quantal.conformance.runner import names
 
-    there = installed()
+    there = (*installed(), "keras")  # which is one of the three after it, by KERAS_BACKEND
     lines = ["adapters"]
     lines += [f"  {name}{'' if name in there else ' (not installed)'}" for name in BUILT_IN]
     lines += ["", "checks"]
