@@ -19,9 +19,6 @@ with warnings.catch_warnings():
 from quantal.keras import QSD, SpatialQSD1D, SpatialQSD2D, SpatialQSD3D
 
 pytestmark = [
-    pytest.mark.filterwarnings(
-        "ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning:keras"
-    ),
     pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning:torch"),
     pytest.mark.filterwarnings(r"ignore:The \.grad attribute of a Tensor that is not a leaf"),
 ]

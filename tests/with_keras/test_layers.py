@@ -18,10 +18,6 @@ import quantal.numpy
 from quantal.keras import QSD, SpatialQSD1D, SpatialQSD2D, SpatialQSD3D
 
 pytestmark = [
-    # Keras 3.15 reads its variables as np.array(variable), of which NumPy 2 complains.
-    pytest.mark.filterwarnings(
-        "ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning:keras"
-    ),
     # torch 2.13's compiler uses what torch deprecates, and looks at the .grad of every tensor.
     pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning:torch"),
     pytest.mark.filterwarnings(r"ignore:The \.grad attribute of a Tensor that is not a leaf"),

@@ -27,7 +27,7 @@ def dtypes(trial: Trial) -> tuple[np.dtype[Any], ...]:
     """Return the dtypes that the adapter takes; bfloat16 needs ml_dtypes."""
     names = getattr(trial.subject.adapter, "dtypes", DTYPES)
     if "bfloat16" in names:
-        import ml_dtypes  # type: ignore[import-untyped, unused-ignore]
+        import ml_dtypes
 
         return tuple(np.dtype(ml_dtypes.bfloat16 if n == "bfloat16" else n) for n in names)
     return tuple(np.dtype(name) for name in names)
