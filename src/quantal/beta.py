@@ -67,7 +67,8 @@ def _exact_log_odds(a: float, b: float) -> Callable[[Floats, Floats], Floats]:
     below, above = special.betainc(a, b, p), special.betainc(b, a, w)
     # Far out, p (or w) is 1 but for its last digits, and only the other side can be trusted.
     below, above = np.where(nodes > 10, 1 - above, below), np.where(nodes < -10, 1 - below, above)
-    log_below, log_above = np.log(below), np.log(above)
+    # With hardly any mass on one side, that side can come out as 0.
+    log_below, log_above = (np.log(np.maximum(f, np.finfo(float).tiny)) for f in (below, above))
     ts = log_below - log_above
     # dx/dt = F(1−F)/(p(1−p)·density), in logarithms since each factor can underflow.
     slopes = np.exp(log_below + log_above + special.betaln(a, b) - a * np.log(p) - b * np.log(w))

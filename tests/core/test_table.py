@@ -120,6 +120,18 @@ def test_alpha_beyond_the_promised_range_is_still_a_law(alpha, vary):
     assert np.all(np.isfinite(table.shared_table(law).values))
 
 
+@pytest.mark.parametrize("rate", [1e-14, 1e-9, 0.3, 1 - 1e-9])
+@pytest.mark.parametrize("alpha", [1e-300, 1e-12, 1e-6, 1.0])
+@pytest.mark.parametrize("vary", ["pq", "q"])
+def test_extremes_of_both_parameters_together(rate, alpha, vary):
+    # Warnings are errors here: a logarithm of 0 or a lost NaN would show.
+    law = Dilution(rate, alpha, vary=vary)
+    for values in (table.table(law).values, table.shared_table(law).values):
+        assert np.all(np.isfinite(values))
+        assert np.all(np.diff(values) >= 0)
+        assert np.all((values >= 0) & (values <= np.float32(law.ceiling)))
+
+
 def test_tables_are_read_only_and_made_once_even_by_many_threads(monkeypatch):
     made, calls = [], []
     original = table.cell_means
