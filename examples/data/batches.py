@@ -1,0 +1,68 @@
+"""Batches: the same for one seed in every condition and backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from examples.data.sets import Data
+from examples.experiments import Experiment
+from quantal.checks import wrong_value
+
+__all__ = ["Batch", "batches", "evaluation", "steps"]
+
+EVALUATION_BATCH = 500  # samples; of a text, the experiment's own batch
+
+
+class Batch(NamedTuple):
+    """Inputs and targets of one step."""
+
+    x: NDArray
+    y: NDArray
+
+
+def steps(experiment: Experiment, data: Data) -> int:
+    """Return the number of training steps in an epoch; what does not fill a batch is left out."""
+    if data.train.y is None:
+        length = experiment.sizes["steps"]
+        count = (len(data.train.x) // experiment.batch - 1) // length
+    else:
+        count = len(data.train.x) // experiment.batch
+    if count < 1:
+        least = experiment.batch * (1 if data.train.y is not None else length + 1)
+        raise wrong_value("limit", f"at least {least}, one batch", len(data.train.x))
+    return count
+
+
+def batches(experiment: Experiment, data: Data, seed: int, epoch: int) -> Iterator[Batch]:
+    """Yield the training batches of an epoch, shuffled and augmented; a text in its order."""
+    count = steps(experiment, data)
+    if data.train.y is None:
+        yield from _windows(data.train.x, experiment.batch, experiment.sizes["steps"])
+        return
+    rng = np.random.default_rng([seed, 1, epoch])
+    order = rng.permutation(len(data.train.x))[: count * experiment.batch]
+    for chosen in order.reshape(count, experiment.batch):
+        x = data.train.x[chosen]
+        yield Batch(x if data.augment is None else data.augment(x, rng), data.train.y[chosen])
+
+
+def evaluation(experiment: Experiment, data: Data, split: str) -> Iterator[Batch]:
+    """Yield all of a split, in its order; of a text, whole windows."""
+    part = data.parts[split]
+    if part.y is None:
+        yield from _windows(part.x, experiment.batch, experiment.sizes["steps"])
+        return
+    for start in range(0, len(part.x), EVALUATION_BATCH):
+        chosen = slice(start, start + EVALUATION_BATCH)
+        yield Batch(part.x[chosen], part.y[chosen])
+
+
+def _windows(words: NDArray, batch: int, length: int) -> Iterator[Batch]:
+    """Read a text in ``batch`` places at once; the targets are the next words."""
+    streams = words[: len(words) // batch * batch].reshape(batch, -1)
+    for start in range(0, streams.shape[1] - length, length):
+        yield Batch(streams[:, start : start + length], streams[:, start + 1 : start + length + 1])

@@ -1,0 +1,293 @@
+"""One run: what a backend's training loop asks for, and the folder that it writes.
+
+``config.json`` and ``versions.json`` are written at the start, ``metrics.jsonl`` gets a line an
+epoch, ``checkpoint-N`` is the state after N epochs, ``sparse.npz`` holds the sparse-encoding
+measurements and ``result.json`` ends the run. A run that was killed goes on from its checkpoint.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from math import exp, nan, sqrt
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import quantal
+from examples.data import Batch, Data, batches, load, steps
+from examples.data.batches import evaluation
+from examples.progress import Watch
+from examples.settings import Settings
+from quantal.keys import Key
+
+__all__ = ["Run", "train"]
+
+LAST = 3  # a run's score is the mean of so many last evaluations
+_PACKAGES = ("numpy", "scipy", "torch", "tensorflow", "tensorflow-cpu", "keras", "jax", "flax")
+
+
+def train(
+    settings: Settings, out: Path, *, data: Path | None = None, watch: Watch | None = None
+) -> dict[str, Any]:
+    """Run to the end, from where it stands, and return the result.
+
+    Parameters
+    ----------
+    settings : Settings
+        What to run.
+    out : path
+        The folder of all runs; this one is in ``settings.name`` below it.
+    data : path, optional
+        The folder of the data.
+    watch : Watch, optional
+        Who is told of the progress.
+    """
+    run = Run(settings, out, data=data, watch=watch)
+    if run.result is None:
+        with run:
+            importlib.import_module(f"examples.with_{settings.backend}.train").train(run)
+    assert run.result is not None
+    return run.result
+
+
+class Run:
+    """A run in its folder.
+
+    A training loop starts at ``first_epoch``, after loading ``checkpoint`` if that is not None;
+    in each epoch it seeds the masks (`stream_seed`, or `keys` counted from ``epoch * steps``),
+    sets `learning_rate`, takes `batches`, tells `step`, evaluates each of ``parts`` and calls
+    `record`; at the end it calls `finish`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        out: Path,
+        *,
+        data: Path | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        self.settings = settings
+        self.experiment = settings.plan
+        self.epochs = int(settings.epochs or 0)
+        self.watch = watch or Watch()
+        self.folder = out / settings.name
+        self._where = data
+        self._data: Data | None = None
+        self._lock: IO[str] | None = None
+        self._refuse_other_settings()
+
+    # --- what a loop reads -----------------------------------------------------------------------
+
+    @property
+    def data(self) -> Data:
+        """The data, loaded when first needed."""
+        if self._data is None:
+            whole = load(self.experiment.data, self._where, seed=self.settings.seed)
+            self._data = whole.limited(self.settings.limit)
+        return self._data
+
+    @property
+    def steps(self) -> int:
+        """Training steps in an epoch."""
+        return steps(self.experiment, self.data)
+
+    @property
+    def parts(self) -> list[str]:
+        """The names of what is evaluated."""
+        return list(self.data.parts)
+
+    @property
+    def keys(self) -> list[Key]:
+        """A portable key for each site; call n of a layer folds in n."""
+        key = quantal.key(self.settings.seed)
+        return [key.fold_in(site) for site in range(len(self.experiment.sites))]
+
+    def stream_seed(self, epoch: int) -> int:
+        """Return the seed of the framework's own stream in an epoch."""
+        return int(np.random.SeedSequence([self.settings.seed, 3, epoch]).generate_state(1)[0] >> 1)
+
+    def learning_rate(self, epoch: int) -> float:
+        """Return the learning rate of an epoch."""
+        return self.experiment.optimiser.rate * self.experiment.schedule(epoch)
+
+    def batches(self, epoch: int) -> Iterator[Batch]:
+        """Yield the training batches of an epoch."""
+        return batches(self.experiment, self.data, self.settings.seed, epoch)
+
+    def evaluation(self, part: str) -> Iterator[Batch]:
+        """Yield the batches of a part of the data."""
+        return evaluation(self.experiment, self.data, part)
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """The latest state, None at the start."""
+        found = sorted(self.folder.glob("checkpoint-*"), key=lambda path: _number(path))
+        return found[-1] if found else None
+
+    @property
+    def first_epoch(self) -> int:
+        """The epoch to go on with."""
+        return 0 if self.checkpoint is None else _number(self.checkpoint)
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """The end of the run, None if it has not come."""
+        path = self.folder / "result.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """One dictionary for each recorded epoch."""
+        path = self.folder / "metrics.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    # --- what a loop tells -----------------------------------------------------------------------
+
+    def step(self, epoch: int, step: int, cost: Any) -> None:
+        """Tell of a training step; ``cost`` stays on its device unless someone looks at it."""
+        self.watch.step(epoch, step, cost)
+
+    def record(
+        self,
+        epoch: int,
+        train_cost: float,
+        evaluated: dict[str, tuple[float, float]],
+        save: Callable[[Path], None],
+    ) -> None:
+        """End an epoch: its metrics, then the state, each whole or not at all.
+
+        Parameters
+        ----------
+        epoch : int
+            The one that has ended, from 0.
+        train_cost : float
+            The mean cost of its steps, masks on.
+        evaluated : dict
+            For each of ``parts`` the mean cost and the share of wrong answers; NaN without classes.
+        save : function
+            Writes the state of model, optimiser and the like to a path, a file or a folder.
+        """
+        line: dict[str, Any] = {"epoch": epoch, "learning_rate": self.learning_rate(epoch)}
+        line |= {f"train_{name}": value for name, value in self._measures(train_cost, nan).items()}
+        for part, (cost, wrong) in evaluated.items():
+            line |= {f"{part}_{name}": v for name, v in self._measures(cost, wrong).items()}
+        with (self.folder / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        old = self.checkpoint
+        new = self.folder / f"checkpoint-{epoch + 1}"
+        half = self.folder / "half-written"
+        _remove(half)
+        save(half)
+        half.rename(new)
+        if old is not None:
+            _remove(old)
+        self.watch.epoch(line)
+
+    def finish(
+        self,
+        site_outputs: Callable[[NDArray, bool], list[NDArray]],
+        weights: dict[str, NDArray],
+    ) -> None:
+        """End the run: sparse-encoding measurements, and the result.
+
+        Parameters
+        ----------
+        site_outputs : function
+            From a batch of inputs, and whether masks are on, to the outputs of the sites.
+        weights : dict
+            The trained weights, named and laid out as in `initial`.
+        """
+        from examples.sparse import measure
+
+        np.savez(self.folder / "sparse.npz", **measure(self, site_outputs, weights))
+        lines = self.metrics
+        scores = {
+            name: float(np.mean([line[name] for line in lines[-LAST:]]))
+            for name in lines[-1]
+            if name not in ("epoch", "learning_rate")
+        }
+        path = self.folder / "result.json"
+        half = path.with_suffix(".half")
+        half.write_text(json.dumps({"epochs": len(lines), "score": scores}, indent=2) + "\n")
+        half.rename(path)
+        self.watch.done(self.result or {})
+
+    def _measures(self, cost: float, wrong: float) -> dict[str, float]:
+        kind = self.experiment.error
+        if kind == "perplexity":
+            return {"cost": cost, "perplexity": exp(min(cost, 700))}
+        if kind == "rmse":
+            return {"cost": cost, "error": sqrt(cost) * self.data.scale}
+        return {"cost": cost} if wrong != wrong else {"cost": cost, "error": wrong}
+
+    # --- the folder ------------------------------------------------------------------------------
+
+    def __enter__(self) -> Run:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = (self.folder / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.close()
+            raise RuntimeError(f"another process is at work in {self.folder}") from None
+        self.settings.write(self.folder / "config.json")
+        versions = json.dumps(_versions(), indent=2)
+        (self.folder / "versions.json").write_text(versions + "\n")
+        # An epoch whose state was not saved is run again.
+        kept = [json.dumps(line) for line in self.metrics if line["epoch"] < self.first_epoch]
+        half = self.folder / "metrics.half"
+        half.write_text("".join(line + "\n" for line in kept))
+        half.rename(self.folder / "metrics.jsonl")
+        self.watch.start(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._lock is not None
+        self._lock.close()
+
+    def _refuse_other_settings(self) -> None:
+        path = self.folder / "config.json"
+        if not path.exists():
+            return
+        old, new = Settings.read(path), self.settings
+        for name in ("epochs", "limit", "precision", "stream"):
+            if getattr(old, name) != getattr(new, name):
+                raise ValueError(
+                    f"{self.folder} holds a run with {name}={getattr(old, name)!r}, not "
+                    f"{getattr(new, name)!r}: give another --out, or remove that folder"
+                )
+
+
+def _number(checkpoint: Path) -> int:
+    return int(checkpoint.name.removeprefix("checkpoint-"))
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": sys.version.split()[0], "platform": platform.platform()}
+    found["quantal"] = quantal.__version__
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
