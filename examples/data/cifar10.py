@@ -19,7 +19,10 @@ SOURCE = Source(
     downloads=(
         Download(
             "cifar-10-binary.tar.gz",
-            ("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
+            (
+                "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+                "https://cave.cs.toronto.edu/kriz/cifar-10-binary.tar.gz",
+            ),
             "md5:c32a1d4ab5d03f1284b67883e8d87530",  # published beside it
         ),
     ),
