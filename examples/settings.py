@@ -106,6 +106,7 @@ class Settings:
         """The law at the sites; None if there is no layer."""
         if self.layer == "none":
             return None
+        assert self.rate is not None
         return quantal.Dilution(self.rate, self.alpha, vary=_VARY.get(self.layer, "pq"))
 
     @property
