@@ -231,7 +231,8 @@ class Run:
         """
         from examples.sparse import measure
 
-        np.savez(self.folder / "sparse.npz", **measure(self, site_outputs, weights))
+        arrays: dict[str, Any] = measure(self, site_outputs, weights)
+        np.savez(self.folder / "sparse.npz", **arrays)
         lines = self.metrics
         scores = {
             name: float(np.mean([line[name] for line in lines[-LAST:]]))
