@@ -52,7 +52,8 @@ def train(
     watch : Watch, optional
         Who is told of the progress.
     """
-    run = Run(settings, out, data=data, watch=watch)
+    # torchrun numbers the processes that it starts.
+    run = Run(settings, out, data=data, watch=watch, rank=int(os.environ.get("RANK", 0)))
     if run.result is None:
         with run:
             importlib.import_module(f"examples.with_{settings.backend}.train").train(run)
@@ -66,7 +67,8 @@ class Run:
     A training loop starts at ``first_epoch``, after loading ``checkpoint`` if that is not None;
     in each epoch it seeds the masks (`stream_seed`, or `keys` counted from ``epoch * steps``),
     sets `learning_rate`, takes `batches`, tells `step`, evaluates each of ``parts`` and calls
-    `record`; at the end it calls `finish`.
+    `record`; at the end it calls `finish`. Of several processes that share a run, only that of
+    ``rank`` 0 writes and tells; what the others call does nothing.
     """
 
     def __init__(
@@ -76,16 +78,19 @@ class Run:
         *,
         data: Path | None = None,
         watch: Watch | None = None,
+        rank: int = 0,
     ) -> None:
+        self.rank = rank
         self.settings = settings
         self.experiment = settings.plan
         self.epochs = int(settings.epochs or 0)
-        self.watch = watch or Watch()
+        self.watch = Watch() if watch is None or rank else watch
         self.folder = out / settings.name
         self._where = data
         self._data: Data | None = None
         self._lock: IO[str] | None = None
-        self._refuse_other_settings()
+        if rank == 0:
+            self._refuse_other_settings()
 
     # --- what a loop reads -----------------------------------------------------------------------
 
@@ -114,8 +119,9 @@ class Run:
         return [key.fold_in(site) for site in range(len(self.experiment.sites))]
 
     def stream_seed(self, epoch: int) -> int:
-        """Return the seed of the framework's own stream in an epoch."""
-        return int(np.random.SeedSequence([self.settings.seed, 3, epoch]).generate_state(1)[0] >> 1)
+        """Return the seed of the framework's own stream in an epoch; each rank has its own."""
+        words = [self.settings.seed, 3, epoch, self.rank]
+        return int(np.random.SeedSequence(words).generate_state(1)[0] >> 1)
 
     def learning_rate(self, epoch: int) -> float:
         """Return the learning rate of an epoch."""
@@ -178,6 +184,8 @@ class Run:
         save : function
             Writes the state of model, optimiser and the like to a path, a file or a folder.
         """
+        if self.rank:
+            return
         line: dict[str, Any] = {"epoch": epoch, "learning_rate": self.learning_rate(epoch)}
         line |= {f"train_{name}": value for name, value in self._measures(train_cost, nan).items()}
         for part, (cost, wrong) in evaluated.items():
@@ -210,6 +218,8 @@ class Run:
         weights : dict
             The trained weights, named and laid out as in `initial`.
         """
+        if self.rank:
+            return
         from examples.sparse import measure
 
         np.savez(self.folder / "sparse.npz", **measure(self, site_outputs, weights))
@@ -236,6 +246,8 @@ class Run:
     # --- the folder ------------------------------------------------------------------------------
 
     def __enter__(self) -> Run:
+        if self.rank:
+            return self
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = (self.folder / "lock").open("w")
         try:
@@ -255,8 +267,8 @@ class Run:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._lock is not None
-        self._lock.close()
+        if self._lock is not None:
+            self._lock.close()
 
     def _refuse_other_settings(self) -> None:
         path = self.folder / "config.json"
