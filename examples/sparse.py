@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from examples.run import Run
 
-__all__ = ["SAMPLES", "TOTALS", "VALUES", "VIEWS", "measure", "permute"]
+__all__ = ["SAMPLES", "TOTALS", "VALUES", "VIEWS", "load", "measure", "permute"]
 
 VIEWS = {
     "masks-on": "B: test data, masks on",
@@ -73,6 +74,15 @@ def measure(run: Run, site_outputs: SiteOutputs, weights: dict[str, NDArray]) ->
         for name, values in weights.items():
             found[f"weights/{name}"] = _some(np.ravel(values), _rng(run))
     return found
+
+
+def load(folder: Path) -> dict[str, NDArray]:
+    """Return what was measured of a run, nothing if nothing was."""
+    path = folder / "sparse.npz"
+    if not path.exists():
+        return {}
+    with np.load(path) as arrays:
+        return dict(arrays)
 
 
 def permute(x: NDArray, rng: np.random.Generator) -> NDArray:
