@@ -12,7 +12,7 @@ from quantal.checks import require
 __all__ = ["on_a_cluster"]
 
 # What need not go to the other machines.
-_AT_HOME = ["/.*", "/runs", "/tests", "/docs", "/benchmarks", "**/__pycache__"]
+_AT_HOME = ["/.[a-z]*", "/runs", "/tests", "/docs", "/benchmarks", "__pycache__"]
 # Seconds that a lost worker may live on in its run's folder.
 _PATIENCE = 60.0
 
