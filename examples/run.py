@@ -41,7 +41,8 @@ _PACKAGES = ("numpy", "scipy", "torch", "tensorflow", "tensorflow-cpu", "keras",
 
 def train(settings: Settings, out: Path, **options: Any) -> dict[str, Any]:
     """Run to the end, from where it stands, and return the result; arguments as of `Run`."""
-    run = Run(settings, out, **options)
+    # torchrun numbers the processes that it starts.
+    run = Run(settings, out, rank=int(os.environ.get("RANK", 0)), **options)
     if run.result is None:
         with run:
             importlib.import_module(f"examples.with_{settings.backend}.train").train(run)
@@ -84,6 +85,9 @@ class Run:
         Who is told of the progress.
     patience : float
         Seconds to wait for another process that is at work in the folder, before it is an error.
+    rank : int
+        The number of this process among several that share the run: only 0 writes and tells; what
+        the others call does nothing.
     """
 
     def __init__(
@@ -94,17 +98,20 @@ class Run:
         data: Path | None = None,
         watch: Watch | None = None,
         patience: float = 0.0,
+        rank: int = 0,
     ) -> None:
+        self.rank = rank
         self.settings = settings
         self.experiment = settings.plan
         self.epochs = int(settings.epochs or 0)
-        self.watch = watch or Watch()
+        self.watch = Watch() if watch is None or rank else watch
         self.folder = out / settings.name
         self._where = data
         self._data: Data | None = None
         self._patience = patience
         self._lock: IO[str] | None = None
-        self._refuse_other_settings()
+        if rank == 0:
+            self._refuse_other_settings()
 
     # --- what a loop reads -----------------------------------------------------------------------
 
@@ -133,8 +140,9 @@ class Run:
         return [key.fold_in(site) for site in range(len(self.experiment.sites))]
 
     def stream_seed(self, epoch: int) -> int:
-        """Return the seed of the framework's own stream in an epoch."""
-        return int(np.random.SeedSequence([self.settings.seed, 3, epoch]).generate_state(1)[0] >> 1)
+        """Return the seed of the framework's own stream in an epoch; each rank has its own."""
+        words = [self.settings.seed, 3, epoch, self.rank]
+        return int(np.random.SeedSequence(words).generate_state(1)[0] >> 1)
 
     def learning_rate(self, epoch: int) -> float:
         """Return the learning rate of an epoch."""
@@ -200,6 +208,8 @@ class Run:
         save : function
             Writes the state of model, optimiser and the like to a path, a file or a folder.
         """
+        if self.rank:
+            return
         line: dict[str, Any] = {"epoch": epoch, "learning_rate": self.learning_rate(epoch)}
         line |= {f"train_{name}": value for name, value in self._measures(train_cost, nan).items()}
         for part, (cost, wrong) in evaluated.items():
@@ -232,6 +242,8 @@ class Run:
         weights : dict
             The trained weights, named and laid out as in `initial`.
         """
+        if self.rank:
+            return
         from examples.sparse import measure
 
         arrays: dict[str, Any] = measure(self, site_outputs, weights)
@@ -257,6 +269,8 @@ class Run:
     # --- the folder ------------------------------------------------------------------------------
 
     def __enter__(self) -> Run:
+        if self.rank:
+            return self
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = (self.folder / "lock").open("w")
         until = time.monotonic() + self._patience
@@ -279,8 +293,8 @@ class Run:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._lock is not None
-        self._lock.close()
+        if self._lock is not None:
+            self._lock.close()
 
     def _refuse_other_settings(self) -> None:
         path = self.folder / "config.json"
