@@ -11,8 +11,8 @@ from itertools import pairwise, starmap
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.functional import avg_pool2d, relu
 
 from examples.experiments import Experiment
 
@@ -49,7 +49,7 @@ class MLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = x.flatten(1)
         for dense, site in zip(self.dense, self.sites, strict=False):
-            x = site(F.relu(dense(x)))
+            x = site(relu(dense(x)))
         return self.dense[-1](x)
 
 
@@ -72,10 +72,10 @@ class LeNet5(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         sites = iter(self.sites)
         for conv in self.conv:
-            x = F.avg_pool2d(_on_maps(next(sites), F.relu(conv(x))), 2)
+            x = avg_pool2d(_on_maps(next(sites), relu(conv(x))), 2)
         x = x.permute(0, 2, 3, 1).flatten(1)
         for dense, site in zip(self.dense, sites, strict=False):
-            x = site(F.relu(dense(x)))
+            x = site(relu(dense(x)))
         return self.dense[-1](x)
 
 
@@ -100,7 +100,7 @@ class WideResNet(nn.Module):
         blocks = (block for group in self.group for block in group.block)
         for block, site in zip(blocks, self.sites, strict=True):
             x = block(x, site)
-        return self.dense(F.relu(self.norm(x)).mean((2, 3)))
+        return self.dense(relu(self.norm(x)).mean((2, 3)))
 
 
 class Group(nn.Module):
@@ -125,8 +125,8 @@ class Block(nn.Module):
             self.shortcut = nn.Conv2d(channels, width, 1, stride, bias=False)
 
     def forward(self, x: Tensor, site: nn.Module) -> Tensor:
-        active = F.relu(self.norm1(x))
-        y = F.relu(self.norm2(self.conv1(active)))
+        active = relu(self.norm1(x))
+        y = relu(self.norm2(self.conv1(active)))
         y = self.conv2(_on_maps(site, y))
         return y + (self.shortcut(active) if hasattr(self, "shortcut") else x)
 

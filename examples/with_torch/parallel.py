@@ -67,10 +67,10 @@ def team(run: Run) -> Iterator[Team]:
     """Join the processes that share a run; all leave together."""
     settings, size = run.settings, int(os.environ.get("WORLD_SIZE", 1))
     if settings.devices != size:
-        started = f"{size}, the number of processes" + (
-            " that torchrun started" if size > 1 else ""
-        )
-        raise wrong_value("devices", f"{started} (or type: {_command(settings)})", settings.devices)
+        expected = f"1 without torchrun (type: {_command(settings)})"
+        if size > 1:
+            expected = f"{size}, the number of processes that torchrun started"
+        raise wrong_value("devices", expected, settings.devices)
     if run.experiment.batch % size:
         raise wrong_value("devices", f"a divisor of the batch, {run.experiment.batch}", size)
     device = _device(settings.device, int(os.environ.get("LOCAL_RANK", 0)))
@@ -91,9 +91,12 @@ def _device(wanted: str, number: int) -> torch.device:
     found = torch.cuda.device_count()
     if wanted == "cpu" or (wanted == "auto" and not found):
         return torch.device("cpu")
+    if not found:
+        raise wrong_value("device", "auto or cpu, since torch finds no GPU", wanted)
     if number >= found:
-        expected = f"auto or cpu, as torch finds {found} GPUs" if not number else ""
-        raise wrong_value("device", expected, wanted)
+        raise wrong_value(
+            "device", f"cpu, since torch finds {found} GPUs for more processes", wanted
+        )
     return torch.device("cuda", number)
 
 

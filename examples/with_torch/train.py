@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from math import nan
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, mse_loss
 
 from examples import initial
-from examples.data import Batch
 from examples.experiments import Optimiser
 from examples.run import Run
 from examples.with_torch import weights
 from examples.with_torch.models import build
 from examples.with_torch.parallel import Team, team
 from examples.with_torch.sites import Sites
+from quantal.torch import QSD
 
 __all__ = ["Training", "train"]
 
@@ -50,6 +51,8 @@ class Training:
         self.model = model.to(us.device, self.dtype, memory_format=torch.channels_last)
         self.optimiser = _optimiser(run.experiment.optimiser, self.model)
         self.averaged = us.averaged(self.model)
+        half = run.settings.precision == "bfloat16"
+        self.autocast = torch.autocast(us.device.type, torch.bfloat16) if half else nullcontext()
 
     # --- training --------------------------------------------------------------------------------
 
@@ -62,7 +65,7 @@ class Training:
         total = torch.zeros((), dtype=torch.float64, device=self.us.device)
         state = None
         for number, batch in enumerate(self.run.batches(epoch)):
-            x, y = self.tensors(Batch(*map(self.us.rows, batch)))
+            x, y = (self.tensor(self.us.rows(array)) for array in batch)
             cost, state = self.step(x, y, state)
             total += cost
             self.run.step(epoch, number, cost)
@@ -82,22 +85,21 @@ class Training:
         self, model: nn.Module, x: Tensor, y: Tensor, state: Any
     ) -> tuple[Tensor, Tensor, Any]:
         """Return the cost, the output and the state to go on with."""
-        with torch.autocast(
-            x.device.type, torch.bfloat16, self.run.settings.precision == "bfloat16"
-        ):
+        with self.autocast:
             if self.run.experiment.model == "language":
                 output, state = model(x, state)
             else:
                 output = model(x)
             if self.run.experiment.cost == "squared error":
-                return F.mse_loss(output, y), output, state
-            return F.cross_entropy(output.flatten(0, -2), y.flatten()), output, state
+                return mse_loss(output, y), output, state
+            return cross_entropy(output.flatten(0, -2), y.flatten()), output, state
 
     def seed(self, epoch: int) -> None:
         """Start the masks of an epoch."""
         torch.manual_seed(self.run.stream_seed(epoch))
         for site in self.model.sites:
-            site.calls = epoch * self.run.steps  # what a portable key folds in
+            if isinstance(site, QSD):
+                site.calls = epoch * self.run.steps  # a portable key folds them in
 
     # --- evaluation ------------------------------------------------------------------------------
 
@@ -109,7 +111,7 @@ class Training:
         wrong = total.clone()
         count, state = 0, None
         for batch in self.run.evaluation(part):
-            x, y = self.tensors(batch)
+            x, y = map(self.tensor, batch)
             cost, output, state = self.forward(self.model, x, y, state)
             total += cost * y.numel()
             count += y.numel()
@@ -121,29 +123,23 @@ class Training:
     @torch.inference_mode()
     def site_outputs(self, x: NDArray, masks: bool) -> list[NDArray]:
         """Return what leaves each site."""
+        outputs: list[NDArray] = []
+
+        def keep(site: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+            outputs.append(output.numpy(force=True))
+
         self.model.eval()
-        found: list[NDArray] = []
-        hooks = []
-        for site in self.model.sites:
-            site.train(masks)
-            hooks.append(
-                site.register_forward_hook(
-                    lambda *call: found.append(call[-1].float().numpy(force=True))
-                )
-            )
+        self.model.sites.train(masks)
+        hooks = [site.register_forward_hook(keep) for site in self.model.sites]
         self.model(self.tensor(x))
         for hook in hooks:
             hook.remove()
-        return found
+        return outputs
 
     # --- data and state --------------------------------------------------------------------------
 
-    def tensors(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Send a batch to the device; images get their channels in torch's place."""
-        x, y = (self.tensor(array) for array in batch)
-        return x, y
-
     def tensor(self, array: NDArray) -> Tensor:
+        """Send an array to the device; images get their channels in torch's place."""
         kind = self.dtype if array.dtype.kind == "f" else torch.int64
         pinned = torch.tensor(array, dtype=kind, pin_memory=self.us.device.type == "cuda")
         tensor = pinned.to(self.us.device, non_blocking=True)
