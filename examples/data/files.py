@@ -87,7 +87,7 @@ class Source:
         names = ", ".join(download.name for download in self.downloads)
         addresses = ", ".join(download.urls[0] for download in self.downloads)
         return (
-            f"Give as data a folder that holds {names}, packed or unpacked, itself or in a folder "
+            f"Give as --data a folder that holds {names}, packed or unpacked, itself or in a folder "
             f"{self.folders[0]}. Download from {addresses}"
         )
 

@@ -71,9 +71,11 @@ def test_a_path_may_be_a_string(data_folder: Path) -> None:
 
 @pytest.mark.parametrize("name", REAL)
 def test_an_empty_folder_is_one_clear_error(name: str, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"nothing of it is in .* Give as data a folder"):
+    with pytest.raises(FileNotFoundError, match=r"nothing of it is in .* Give as --data a folder"):
         load(name, tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"nowhere is not a folder\. Give as data a folder"):
+    with pytest.raises(
+        FileNotFoundError, match=r"nowhere is not a folder\. Give as --data a folder"
+    ):
         load(name, tmp_path / "nowhere")
 
 
@@ -81,7 +83,7 @@ def test_the_missing_file_is_named_with_its_address(folder: Path) -> None:
     (folder / "mnist" / "t10k-labels-idx1-ubyte").unlink()
     with pytest.raises(
         FileNotFoundError,
-        match=r"^MNIST: not in .*mnist: t10k-labels-idx1-ubyte\. Give as data .*"
+        match=r"^MNIST: not in .*mnist: t10k-labels-idx1-ubyte\. Give as --data .*"
         r"https://ossci-datasets\.s3\.amazonaws\.com/mnist/t10k-labels-idx1-ubyte\.gz$",
     ):
         load("mnist", folder)
