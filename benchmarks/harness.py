@@ -6,88 +6,148 @@ every candidate once, in a new random order, and a ratio is the median of the ro
 
 from __future__ import annotations
 
-import os
+import gc
 import random
 import statistics
-import sys
 import time
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.store import Row
+
+__all__ = ["Rounds", "Task", "Timing", "compare", "timed"]
+
+Candidates = Mapping[str, Callable[[], object]]
 
 
-def keep_memory() -> None:
-    """Start the script again with a C library that keeps the memory it has once been given.
+@dataclass(frozen=True)
+class Rounds:
+    """How long to measure.
 
-    By default glibc returns large blocks to the kernel, which then clears every page anew for the
-    next call: 1 to 2 ns an element, the same for all candidates, and the noisiest part of all. To
-    measure with that, set MALLOC_TRIM_THRESHOLD_=131072, which is glibc's default.
+    ``seconds`` is the time meant for one comparison: it sets the number of rounds, within
+    ``fewest`` and ``most``. A round repeats a short call until it has taken ``least`` seconds;
+    ``warm_up`` calls, which compile, come before the clock.
     """
-    settings = {
-        "MALLOC_MMAP_THRESHOLD_": str(4 * 10**9),
-        "MALLOC_TRIM_THRESHOLD_": str(4 * 10**9),
-        "MALLOC_TOP_PAD_": str(2**28),
-    }
-    if "MALLOC_TRIM_THRESHOLD_" not in os.environ:
-        os.environ.update(settings)
-        os.execv(sys.executable, [sys.executable, *sys.argv])
+
+    seconds: float
+    fewest: int = 5
+    most: int = 41
+    least: float = 0.003
+    warm_up: int = 3
 
 
-class Timing(NamedTuple):
-    """Seconds a call, and the ratio to the baseline with its quartiles over the rounds."""
+@dataclass(frozen=True)
+class Task:
+    """What one process is to measure.
+
+    ``subject`` chooses within a suite of several frameworks; ``quick`` is for tests, which want
+    every line run and believe no figure; ``repeat`` counts the processes that do the same.
+    """
+
+    subject: str = ""
+    quick: bool = False
+    memory: str = "kept"
+    repeat: int = 0
+
+    def rounds(self, seconds: float, **other: Any) -> Rounds:
+        """Return the rounds of a comparison that may take so long."""
+        if self.quick:
+            return Rounds(0, fewest=2, most=2, least=0, warm_up=1)
+        return Rounds(seconds, **other)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds a call; the ratio to the baseline with its quartiles over the rounds."""
 
     seconds: float
     ratio: float
     low: float
     high: float
+    rounds: int
 
 
 def compare(
-    candidates: dict[str, Callable[[], object]],
-    baseline: str,
+    candidates: Candidates,
+    baselines: Mapping[str, str],
+    rounds: Rounds,
     *,
-    rounds: int = 31,
-    warm_up: int = 3,
-    least: float = 0.005,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Timing]:
-    """Time candidates against the one named ``baseline``.
+    """Time candidates, each against its baseline, which is one of them.
 
-    Each call must wait for its device. A round repeats a short call until it has taken ``least``
-    seconds; ``warm_up`` calls, which compile, come before the clock.
+    Every call must wait for its device.
     """
-    repeats = {}
-    for name, call in candidates.items():
-        for _ in range(warm_up):
-            call()
-        start = time.perf_counter()
-        call()
-        repeats[name] = max(1, round(least / (time.perf_counter() - start)))
+    repeats = _repeats(candidates, rounds, clock)
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
     order = list(candidates)
-    for _ in range(rounds):
-        random.shuffle(order)
-        for name in order:
-            call, n = candidates[name], repeats[name]
-            start = time.perf_counter()
-            for _ in range(n):
-                call()
-            seconds[name].append((time.perf_counter() - start) / n)
+    shuffle = random.Random(0).shuffle
+    start, done = clock(), 0
+    with _no_collection():
+        while done < rounds.fewest or (done < rounds.most and clock() - start < rounds.seconds):
+            shuffle(order)
+            for name in order:
+                seconds[name].append(_time(candidates[name], repeats[name], clock))
+            done += 1
     timings = {}
     for name, taken in seconds.items():
-        ratios = [a / b for a, b in zip(taken, seconds[baseline], strict=True)]
-        low, middle, high = statistics.quantiles(ratios, n=4)
-        timings[name] = Timing(statistics.median(taken), middle, low, high)
+        pairs = zip(taken, seconds[baselines[name]], strict=True)
+        low, middle, high = _quartiles([own / base for own, base in pairs])
+        timings[name] = Timing(statistics.median(taken), middle, low, high, done)
     return timings
 
 
-def table(title: str, timings: dict[str, Timing], elements: int) -> str:
-    """Return the timings as a Markdown table."""
-    lines = [
-        f"### {title}",
-        "",
-        "| candidate | ns/element | ratio | quartiles |",
-        "|---|---|---|---|",
-    ]
-    for name, t in timings.items():
-        per_element = t.seconds / elements * 1e9
-        lines.append(f"| {name} | {per_element:.2f} | {t.ratio:.2f} | {t.low:.2f} … {t.high:.2f} |")
-    return "\n".join(lines) + "\n"
+def timed(
+    what: dict[str, Any],
+    candidates: Candidates,
+    baselines: Mapping[str, str],
+    rounds: Rounds,
+) -> list[Row]:
+    """Compare, and return a row for each candidate; times are in ns for each of its ``size``."""
+    rows = []
+    for name, t in compare(candidates, baselines, rounds).items():
+        ns = t.seconds / what["size"] * 1e9
+        values = {"ns": ns, "ratio": t.ratio, "low": t.low, "high": t.high, "rounds": t.rounds}
+        rows.append(Row(what | {"candidate": name, "baseline": baselines[name]}, values))
+    return rows
+
+
+def _repeats(
+    candidates: Candidates, rounds: Rounds, clock: Callable[[], float]
+) -> dict[str, int]:
+    """Warm up, and return how often to call each candidate in a round."""
+    repeats = {}
+    for name, call in candidates.items():
+        for _ in range(rounds.warm_up):
+            call()
+        repeats[name] = 1
+        if rounds.most > 1:  # else each call is so long that one is all that is asked for
+            repeats[name] = max(1, round(rounds.least / max(_time(call, 1, clock), 1e-9)))
+    return repeats
+
+
+def _time(call: Callable[[], object], repeats: int, clock: Callable[[], float]) -> float:
+    start = clock()
+    for _ in range(repeats):
+        call()
+    return (clock() - start) / repeats
+
+
+def _quartiles(values: list[float]) -> tuple[float, float, float]:
+    if len(values) == 1:
+        return values[0], values[0], values[0]
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, middle, high
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep Python's garbage collector out of the rounds."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

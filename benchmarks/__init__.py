@@ -1,0 +1,1 @@
+"""What QSD costs and how well it draws, measured: ``python -m benchmarks``."""

@@ -1,0 +1,137 @@
+"""What is compared in every framework: layers, sizes, dtypes, and for how long.
+
+A framework's own file has the candidates and says what a step of them is; this one knows none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from benchmarks.harness import Rounds, Task, timed
+from benchmarks.store import Row
+
+__all__ = [
+    "ALPHA", "BETA", "DROPOUT", "GAMMAS", "KEY", "MAPS", "MULTIPLY", "OWN_MAPS", "QSD", "RATE",
+    "SHARED_C", "SHARED_P", "Candidate", "Framework", "measure", "shape",
+]  # fmt: skip
+
+RATE, ALPHA = 0.2, 0.2
+
+# Names that mean the same in every framework.
+DROPOUT = "own dropout"
+MULTIPLY = "no layer: one multiply"
+QSD = "QSD"
+KEY = "QSD, portable key"
+SHARED_C = "QSD, broadcast_dims=0"
+SHARED_P = "QSD, p_broadcast_dims=0"
+OWN_MAPS = "own spatial dropout"
+MAPS = "QSD, spatial"
+GAMMAS = "the paper's two gammas"
+BETA = "own Beta sampler"
+MAIN = (DROPOUT, QSD, MULTIPLY)
+
+SIZES = tuple(2**n for n in range(8, 25, 2))
+CHOSEN = (2**14, 2**18, 2**22)
+DTYPE_SIZES = (2**14, 2**22)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A layer, by a name, with the name of its baseline.
+
+    ``maps``: it acts on feature maps. ``slow``: so slow that it is compared apart, in few rounds.
+    """
+
+    name: str
+    layer: Any
+    baseline: str = DROPOUT
+    maps: bool = False
+    slow: bool = False
+
+
+class Framework(Protocol):
+    """What a framework's file provides."""
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The ways in which code runs, the usual one first."""
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """Beside float32."""
+
+    @property
+    def samplers_take_seconds(self) -> bool:
+        """Whether the slow candidates can be called only once at the largest size."""
+
+    def candidates(self, mode: str) -> list[Candidate]:
+        """Return the layers; the baseline of slow ones is QSD."""
+
+    def step(
+        self, layer: Any, shape: tuple[int, ...], dtype: str, mode: str
+    ) -> Callable[[], object]:
+        """Return a call of one forward and backward pass that waits for its results."""
+
+
+def shape(size: int, maps: bool = False) -> tuple[int, ...]:
+    """Return the shape with so many elements; maps have their channels second.
+
+    Examples
+    --------
+    >>> shape(2**22), shape(2**14), shape(2**22, maps=True)
+    ((1024, 4096), (64, 256), (16, 64, 64, 64))
+    """
+    power = size.bit_length() - 1
+    if maps:
+        side = 2 ** ((power - 2) // 4 + 1)
+        return size // side**3, side, side, side
+    return 2 ** (power // 2 - 1), size // 2 ** (power // 2 - 1)
+
+
+def measure(framework: Framework, task: Task) -> list[Row]:
+    """Measure the cost of layers in all ways that the page shows."""
+    rows: list[Row] = []
+
+    def add(group: str, chosen: list[Candidate], size: int, dtype: str, rounds: Rounds) -> None:
+        steps = {
+            one.name: framework.step(one.layer, shape(size, one.maps), dtype, mode)
+            for one in chosen
+        }
+        baselines = {one.name: one.baseline for one in chosen}
+        what = {"group": group, "memory": task.memory, "mode": mode, "dtype": dtype, "size": size}
+        rows.extend(timed(what, steps, baselines, rounds))
+
+    for mode in framework.modes:
+        every = framework.candidates(mode)
+        main = [one for one in every if one.name in MAIN]
+        usual = mode in (framework.modes[0], "compiled")
+        fast = [one for one in every if not one.slow] if usual or not task.quick else main
+        if task.memory == "default":
+            own = [one for one in fast if one.name != KEY and not one.maps]
+            for size in _few(CHOSEN[::2], task):
+                add("default", own, size, "float32", task.rounds(4))
+            continue
+        for size in _few(CHOSEN, task):
+            add("all", fast, size, "float32", task.rounds(6 if size == CHOSEN[-1] else 2))
+        for size in _few(SIZES, task) if usual else ():
+            add("growth", main, size, "float32", task.rounds(2 if size == SIZES[-1] else 0.7))
+        for dtype in framework.dtypes if usual else ():
+            for size in _few(DTYPE_SIZES, task):
+                add("dtypes", main, size, dtype, task.rounds(1))
+        slow = [one for one in every if one.slow]
+        against = [Candidate(QSD, one.layer, QSD) for one in main if one.name == QSD]
+        for size in _few(CHOSEN, task) if slow else ():
+            if size < CHOSEN[-1] or not framework.samplers_take_seconds:
+                rounds = task.rounds(1, fewest=3, warm_up=1)
+            elif task.repeat == 0:
+                rounds = task.rounds(0, fewest=1, most=1, warm_up=0)
+            else:
+                continue
+            add("slow", against + slow, size, "float32", rounds)
+    return rows
+
+
+def _few(sizes: tuple[int, ...], task: Task) -> tuple[int, ...]:
+    return sizes[:1] if task.quick else sizes

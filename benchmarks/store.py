@@ -1,0 +1,85 @@
+"""What was measured, as rows in a JSON file for each suite."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Result", "Row", "combine"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement: what was measured, the values, and how far the repeats spread.
+
+    A spread is that of the repeats from the largest to the smallest, relative to their median.
+    """
+
+    what: dict[str, str | int | float]
+    values: dict[str, float]
+    spread: dict[str, float] = field(default_factory=dict)
+
+
+def combine(repeats: Sequence[Iterable[Row]]) -> list[Row]:
+    """Return one row for all repeats of the same measurement: medians, and their spread."""
+    together: dict[str, list[Row]] = {}
+    for rows in repeats:
+        for row in rows:
+            together.setdefault(json.dumps(row.what, sort_keys=True), []).append(row)
+    return [_combined(rows) for rows in together.values()]
+
+
+def _combined(rows: list[Row]) -> Row:
+    values, spread = {}, {}
+    for name in rows[0].values:
+        runs = [row.values[name] for row in rows]
+        values[name] = statistics.median(runs)
+        if len(runs) > 1 and values[name] > 0:
+            spread[name] = (max(runs) - min(runs)) / values[name]
+    return Row(rows[0].what, values, spread)
+
+
+@dataclass(frozen=True)
+class Result:
+    """All rows of a suite, and what the reader must know of their making."""
+
+    suite: str
+    header: dict[str, Any]
+    rows: list[Row]
+
+    def find(self, **what: str | int | float) -> list[Row]:
+        """Return the rows of which all this is true."""
+        return [row for row in self.rows if what.items() <= row.what.items()]
+
+    def one(self, **what: str | int | float) -> Row | None:
+        """Return the only such row, or None; more than one is a mistake of the caller."""
+        found = self.find(**what)
+        if len(found) > 1:
+            raise ValueError(f"{len(found)} rows of suite {self.suite} are {what}")
+        return found[0] if found else None
+
+    def write(self, folder: Path) -> Path:
+        """Write a file named after the suite, a row on each line, so that changes are readable."""
+        lines = ",\n".join("  " + json.dumps(_short(asdict(row))) for row in self.rows)
+        header = json.dumps({"suite": self.suite, "header": self.header}, indent=1)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{self.suite}.json"
+        path.write_text(f'{header[:-2]},\n "rows": [\n{lines}\n ]\n}}\n')
+        return path
+
+    @classmethod
+    def read(cls, path: Path) -> Result:
+        """Read what `write` wrote."""
+        stored = json.loads(path.read_text())
+        return cls(stored["suite"], stored["header"], [Row(**row) for row in stored["rows"]])
+
+
+def _short(row: dict[str, Any]) -> dict[str, Any]:
+    """Round to the digits that mean something."""
+    for part in ("values", "spread"):
+        row[part] = {name: float(f"{value:.5g}") for name, value in row[part].items()}
+    return row

@@ -1,0 +1,112 @@
+"""Layers in JAX: Flax NNX, Flax Linen and Equinox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import numpy as np
+from flax import linen as nn
+from flax import nnx
+from jax import numpy as jnp
+
+import quantal
+import quantal.jax.equinox
+import quantal.jax.linen
+import quantal.jax.nnx
+from benchmarks import layers
+from benchmarks.harness import Task
+from benchmarks.layers import ALPHA, RATE, Candidate
+from benchmarks.store import Row
+
+__all__ = ["Jax", "beta", "measure", "two_gammas"]
+
+Layer = Callable[[jax.Array, jax.Array], jax.Array]
+
+
+def two_gammas(x: jax.Array, key: jax.Array, law: quantal.Dilution) -> jax.Array:
+    """Dilute by the paper's listing: p = a/(a + b) of two gamma draws, a mask, a size."""
+    first, second, third = jax.random.split(key, 3)
+    a = jax.random.gamma(first, law.alpha, x.shape)
+    b = jax.random.gamma(second, law.beta, x.shape)
+    return _masked(x, a / (a + b), third, law)
+
+
+def beta(x: jax.Array, key: jax.Array, law: quantal.Dilution) -> jax.Array:
+    """Dilute with p from JAX's Beta sampler."""
+    first, second = jax.random.split(key)
+    return _masked(x, jax.random.beta(first, law.alpha, law.beta, x.shape), second, law)
+
+
+def _masked(x: jax.Array, p: jax.Array, key: jax.Array, law: quantal.Dilution) -> jax.Array:
+    mask = jax.random.uniform(key, x.shape) < p
+    return x * jax.lax.stop_gradient(p * mask / law.retain**2)
+
+
+class Jax:
+    """One compiled program for a pass; eager, a program for each operation."""
+
+    modes = ("compiled", "eager")
+    dtypes = ("bfloat16", "float16")  # float64 needs another mode of JAX as a whole
+    samplers_take_seconds = True
+
+    def candidates(self, mode: str) -> list[Candidate]:
+        """Return the layers, the key being an argument, as in training."""
+        law, portable = quantal.Dilution(RATE, ALPHA), quantal.key(0)
+        own, qsd = nnx.Dropout, quantal.jax.nnx.QSD
+        maps = {"broadcast_dims": (2, 3)}
+        found = [
+            Candidate(layers.DROPOUT, _nnx(own(RATE))),
+            Candidate(layers.QSD, _nnx(qsd(RATE, ALPHA))),
+            Candidate(layers.KEY, lambda x, _: quantal.dilute(x, RATE, ALPHA, rng=portable)),
+            Candidate(layers.SHARED_C, _nnx(qsd(RATE, ALPHA, broadcast_dims=(0,)))),
+            Candidate(layers.SHARED_P, _nnx(qsd(RATE, ALPHA, p_broadcast_dims=(0,)))),
+            Candidate(layers.OWN_MAPS, _nnx(own(RATE, **maps)), layers.OWN_MAPS, maps=True),
+            Candidate(layers.MAPS, _nnx(qsd(RATE, ALPHA, **maps)), layers.OWN_MAPS, maps=True),
+            Candidate(layers.MULTIPLY, lambda x, _: x * jnp.asarray(1.25, x.dtype)),
+        ]
+        if mode == "eager":
+            return found
+        linen, equinox = "linen: own dropout", "equinox: own dropout"
+        return [
+            *found,
+            Candidate(linen, _linen(nn.Dropout(RATE)), linen),
+            Candidate("linen: QSD", _linen(quantal.jax.linen.QSD(RATE, ALPHA)), linen),
+            Candidate(equinox, _equinox(eqx.nn.Dropout(RATE)), equinox),
+            Candidate("equinox: QSD", _equinox(quantal.jax.equinox.QSD(RATE, ALPHA)), equinox),
+            Candidate(layers.GAMMAS, lambda x, k: two_gammas(x, k, law), layers.QSD, slow=True),
+            Candidate(layers.BETA, lambda x, k: beta(x, k, law), layers.QSD, slow=True),
+        ]
+
+    def step(
+        self, layer: Layer, shape: tuple[int, ...], dtype: str, mode: str
+    ) -> Callable[[], object]:
+        """Return a forward and backward pass that waits for its results."""
+
+        def run(x: jax.Array, key: jax.Array, upstream: jax.Array) -> tuple[jax.Array, ...]:
+            y, pull = jax.vjp(lambda x: layer(x, key), x)
+            return y, *pull(upstream)
+
+        draw = np.random.default_rng(0).standard_normal
+        x, upstream = (jnp.asarray(draw(shape, np.float32), dtype) for _ in range(2))
+        key = jax.random.key(0)
+        call = jax.jit(run).lower(x, key, upstream).compile() if mode == "compiled" else run
+        return lambda: jax.block_until_ready(call(x, key, upstream))
+
+
+def _nnx(layer: nnx.Dropout) -> Layer:
+    return lambda x, key: layer(x, rngs=key)
+
+
+def _linen(layer: nn.Module) -> Layer:
+    return lambda x, key: layer.apply({}, x, False, rng=key)
+
+
+def _equinox(layer: eqx.Module) -> Layer:
+    return lambda x, key: layer(x, key=key)
+
+
+def measure(task: Task) -> list[Row]:
+    """Measure the cost of layers."""
+    return layers.measure(Jax(), task)

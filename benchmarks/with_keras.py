@@ -1,0 +1,158 @@
+"""Layers in Keras, on the backend of KERAS_BACKEND."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+
+import quantal
+from benchmarks import layers
+from benchmarks.harness import Task
+from benchmarks.layers import ALPHA, RATE, Candidate
+from benchmarks.store import Row
+from quantal.keras import QSD, SpatialQSD2D
+
+__all__ = ["Keras", "Masked", "beta", "measure", "two_gammas"]
+
+BACKEND = keras.backend.backend()
+
+
+def two_gammas(shape: Any, law: quantal.Dilution, seed: Any) -> Any:
+    """Draw p by the paper's listing, from two gammas."""
+    a = keras.random.gamma(shape, law.alpha, seed=seed)
+    return a / (a + keras.random.gamma(shape, law.beta, seed=seed))
+
+
+def beta(shape: Any, law: quantal.Dilution, seed: Any) -> Any:
+    """Draw p by Keras's Beta sampler."""
+    return keras.random.beta(shape, law.alpha, law.beta, seed=seed)
+
+
+class Masked(keras.layers.Layer):
+    """The rest of the paper's listing: a mask and a size for p, which ``draw`` gives."""
+
+    def __init__(self, draw: Callable[..., Any], law: quantal.Dilution) -> None:
+        super().__init__()
+        self.draw, self.law = draw, law
+        self.seed_generator = keras.random.SeedGenerator(1)
+        self.built = True
+
+    def call(self, x: Any, training: bool = False) -> Any:  # noqa: D102
+        p = self.draw(x.shape, self.law, self.seed_generator)
+        mask = keras.random.uniform(x.shape, seed=self.seed_generator) < p
+        return x * keras.ops.stop_gradient(p * keras.ops.cast(mask, p.dtype) / self.law.retain**2)
+
+
+class Multiply(keras.layers.Layer):
+    """What is left when there is nothing to draw."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.built = True
+
+    def call(self, x: Any, training: bool = False) -> Any:  # noqa: D102
+        return x * 1.25
+
+
+class Keras:
+    """Keras as its backend runs it; on TensorFlow also eagerly and compiled by XLA."""
+
+    modes = {"tensorflow": ("graph", "eager", "XLA"), "jax": ("compiled",), "torch": ("eager",)}[
+        BACKEND
+    ]
+    # float64 is another mode of JAX as a whole.
+    dtypes = ("bfloat16", "float16", "float64")[: 2 if BACKEND == "jax" else 3]
+    samplers_take_seconds = BACKEND == "jax"
+
+    def candidates(self, mode: str) -> list[Candidate]:
+        """Return the layers, each with a seed generator of its own."""
+        law = quantal.Dilution(RATE, ALPHA)
+        own, maps = keras.layers.Dropout, {"seed": 1, "data_format": "channels_first"}
+        own_maps = keras.layers.SpatialDropout2D(RATE, **maps)
+        found = [
+            Candidate(layers.DROPOUT, own(RATE, seed=1)),
+            Candidate(layers.QSD, QSD(RATE, ALPHA, seed=1)),
+            Candidate(layers.KEY, QSD(RATE, ALPHA, seed=quantal.key(1))),
+            Candidate(layers.SHARED_C, QSD(RATE, ALPHA, seed=1, broadcast_dims=0)),
+            Candidate(layers.SHARED_P, QSD(RATE, ALPHA, seed=1, p_broadcast_dims=0)),
+            Candidate(layers.OWN_MAPS, own_maps, layers.OWN_MAPS, maps=True),
+            Candidate(layers.MAPS, SpatialQSD2D(RATE, ALPHA, **maps), layers.OWN_MAPS, maps=True),
+            Candidate(layers.MULTIPLY, Multiply()),
+        ]
+        if BACKEND == "torch":
+            # Without a seed, Keras calls torch's dropout, and QSD draws from torch's stream.
+            name = "own dropout, no seed"
+            found.append(Candidate(name, own(RATE), name))
+            found.append(Candidate("QSD, no seed", QSD(RATE, ALPHA), name))
+        if mode == self.modes[0]:
+            found.append(Candidate(layers.GAMMAS, Masked(two_gammas, law), layers.QSD, slow=True))
+            found.append(Candidate(layers.BETA, Masked(beta, law), layers.QSD, slow=True))
+        return found
+
+    def step(
+        self, layer: Any, shape: tuple[int, ...], dtype: str, mode: str
+    ) -> Callable[[], object]:
+        """Return a forward and backward pass that waits for its results."""
+        layer.dtype_policy = keras.dtype_policies.DTypePolicy(dtype)
+        draw = np.random.default_rng(0).standard_normal
+        x, upstream = (keras.ops.cast(draw(shape, np.float32), dtype) for _ in range(2))
+        return _STEPS[BACKEND](layer, x, upstream, mode)
+
+
+def _tensorflow(layer: Any, x: Any, upstream: Any, mode: str) -> Callable[[], object]:
+    import tensorflow as tf
+
+    def run(x: Any, upstream: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = layer(x, training=True)
+        return y, tape.gradient(y, x, upstream)
+
+    if mode != "eager":
+        run = tf.function(run, autograph=False, jit_compile=mode == "XLA")
+    return lambda: run(x, upstream)
+
+
+def _jax(layer: Any, x: Any, upstream: Any, mode: str) -> Callable[[], object]:
+    import jax
+
+    def run(state: Any, x: Any, upstream: Any) -> Any:
+        y, pull, state = jax.vjp(
+            lambda x: layer.stateless_call([], state, x, training=True), x, has_aux=True
+        )
+        return y, pull(upstream), state
+
+    state = [variable.value for variable in layer.non_trainable_variables]
+    compiled = jax.jit(run).lower(state, x, upstream).compile()
+
+    def call() -> None:
+        nonlocal state
+        y, gradient, state = compiled(state, x, upstream)
+        jax.block_until_ready((y, gradient))
+
+    return call
+
+
+def _torch(layer: Any, x: Any, upstream: Any, mode: str) -> Callable[[], object]:
+    x = x.detach().requires_grad_()
+
+    def call() -> None:
+        x.grad = None
+        layer(x, training=True).backward(upstream)
+
+    return call
+
+
+_STEPS: dict[str, Callable[..., Callable[[], object]]] = {
+    "tensorflow": _tensorflow,
+    "jax": _jax,
+    "torch": _torch,
+}
+
+
+def measure(task: Task) -> list[Row]:
+    """Measure the cost of layers."""
+    return layers.measure(Keras(), task)

@@ -1,0 +1,96 @@
+"""Layers in PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+import quantal
+import quantal.torch
+from benchmarks import layers
+from benchmarks.harness import Task
+from benchmarks.layers import ALPHA, RATE, Candidate
+from benchmarks.store import Row
+
+__all__ = ["PyTorch", "beta", "measure", "two_gammas"]
+
+Layer = Callable[[Tensor], Tensor]
+
+
+def two_gammas(x: Tensor, law: quantal.Dilution) -> Tensor:
+    """Dilute by the paper's listing: p = a/(a + b) of two gamma draws, a mask, a size."""
+    a = torch._standard_gamma(torch.full_like(x, law.alpha))
+    b = torch._standard_gamma(torch.full_like(x, law.beta))
+    return _masked(x, a / (a + b), law)
+
+
+def beta(x: Tensor, law: quantal.Dilution) -> Tensor:
+    """Dilute with p from torch's Beta distribution."""
+    p = torch.distributions.Beta(
+        torch.tensor(law.alpha, dtype=x.dtype), torch.tensor(law.beta, dtype=x.dtype)
+    ).sample(x.shape)
+    return _masked(x, p, law)
+
+
+def _masked(x: Tensor, p: Tensor, law: quantal.Dilution) -> Tensor:
+    mask = torch.rand_like(p) < p
+    return x * (p * mask / law.retain**2)
+
+
+class PyTorch:
+    """Eager code, and graphs compiled once for all sizes."""
+
+    modes = ("eager", "compiled")
+    dtypes = ("bfloat16", "float16", "float64")
+    samplers_take_seconds = False
+
+    def candidates(self, mode: str) -> list[Candidate]:
+        """Return the layers; the paper's samplers break a graph, so they are eager only."""
+        factor = torch.tensor(1.25)
+        qsd, law = quantal.torch.QSD, quantal.Dilution(RATE, ALPHA)
+        key = quantal.key(0)
+        found = [
+            Candidate(layers.DROPOUT, nn.Dropout(RATE)),
+            Candidate(layers.QSD, qsd(RATE, ALPHA)),
+            Candidate(layers.KEY, qsd(RATE, ALPHA, generator=key)),
+            Candidate(layers.SHARED_C, qsd(RATE, ALPHA, broadcast_dims=0)),
+            Candidate(layers.SHARED_P, qsd(RATE, ALPHA, p_broadcast_dims=0)),
+            Candidate(layers.OWN_MAPS, nn.Dropout2d(RATE), layers.OWN_MAPS, maps=True),
+            Candidate(layers.MAPS, quantal.torch.QSD2d(RATE, ALPHA), layers.OWN_MAPS, maps=True),
+            Candidate(layers.MULTIPLY, lambda x: x * factor.to(x.dtype)),
+        ]
+        if mode == "compiled":
+            return [
+                Candidate(one.name, _compiled(one.layer), one.baseline, one.maps) for one in found
+            ]
+        return [
+            *found,
+            Candidate(layers.GAMMAS, lambda x: two_gammas(x, law), layers.QSD, slow=True),
+            Candidate(layers.BETA, lambda x: beta(x, law), layers.QSD, slow=True),
+        ]
+
+    def step(
+        self, layer: Layer, shape: tuple[int, ...], dtype: str, mode: str
+    ) -> Callable[[], object]:
+        """Return a forward and backward pass; on a CPU, torch has nothing to wait for."""
+        kind = getattr(torch, dtype)
+        x, upstream = torch.randn(shape).to(kind).requires_grad_(), torch.randn(shape).to(kind)
+
+        def call() -> None:
+            x.grad = None
+            layer(x).backward(upstream)
+
+        return call
+
+
+def _compiled(layer: Layer) -> Layer:
+    torch._dynamo.config.recompile_limit = 64  # a graph for each dtype
+    compiled: Layer = torch.compile(layer, fullgraph=True, dynamic=True)
+    return compiled
+
+
+def measure(task: Task) -> list[Row]:
+    """Measure the cost of layers."""
+    return layers.measure(PyTorch(), task)
