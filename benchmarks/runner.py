@@ -33,10 +33,12 @@ class Suite:
     module: str
     subjects: tuple[str, ...] = ("",)
     repeats: int = 3
+    memory: str = "kept"
     default_memory: bool = False
 
 
 _EVERY = ("torch", "jax", "keras-tensorflow", "keras-jax", "keras-torch")
+_NATIVE = ("torch", "jax", "keras-tensorflow")
 
 SUITES = {
     "torch": Suite("benchmarks.with_torch", default_memory=True),
@@ -47,11 +49,11 @@ SUITES = {
         if name.startswith("keras")
     },
     "numpy": Suite("benchmarks.with_numpy"),
-    "training": Suite("benchmarks.training", ("torch", "jax", "keras-tensorflow"), repeats=2),
-    "memory": Suite("benchmarks.memory", ("torch", "jax", "keras-tensorflow"), repeats=1),
+    "training": Suite("benchmarks.training", _NATIVE, repeats=2),
+    "memory": Suite("benchmarks.memory", _NATIVE, repeats=1, memory="default"),
     "fixed": Suite("benchmarks.fixed", repeats=1),
     "law": Suite("benchmarks.law", ("numpy", *_EVERY), repeats=1),
-    "profile": Suite("benchmarks.profile", ("torch", "jax", "keras-tensorflow"), repeats=1),
+    "profile": Suite("benchmarks.profile", _NATIVE, repeats=1),
 }
 
 
@@ -89,7 +91,7 @@ def measure(name: str, task: Task, threads: int, to: Path) -> None:
 
 def _rows(name: str, suite: Suite, quick: bool, threads: int) -> list[Row]:
     tasks = [
-        Task(subject, quick, "kept", repeat)
+        Task(subject, quick, suite.memory, repeat)
         for subject in suite.subjects
         for repeat in range(1 if quick else suite.repeats)
     ]

@@ -140,8 +140,8 @@ def _torch(layer: Any, x: Any, upstream: Any, mode: str) -> Callable[[], object]
     x = x.detach().requires_grad_()
 
     def call() -> None:
-        x.grad = None
         layer(x, training=True).backward(upstream)
+        x.grad = None
 
     return call
 

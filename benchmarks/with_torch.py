@@ -79,8 +79,8 @@ class PyTorch:
         x, upstream = torch.randn(shape).to(kind).requires_grad_(), torch.randn(shape).to(kind)
 
         def call() -> None:
-            x.grad = None
             layer(x).backward(upstream)
+            x.grad = None
 
         return call
 

@@ -1,0 +1,134 @@
+"""Bytes an element that a layer keeps for its backward pass, and the most it needs at a time.
+
+The most, in a forward and backward pass: how far the resident memory of the process rises, on top
+of input and upstream gradient. Output and gradient are 8 of these bytes, in float32.
+
+What is kept: torch tells it (saved-tensor hooks), and so does JAX (the arrays within the function
+that ``jax.vjp`` returns). TensorFlow does not: there it is what stays resident between the passes,
+beside the output.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks import layers
+from benchmarks.harness import Task
+from benchmarks.store import Row
+
+__all__ = ["measure", "rise"]
+
+CANDIDATES = (layers.DROPOUT, layers.QSD, layers.KEY, layers.SHARED_P, layers.MULTIPLY)
+SIZE = 2**24  # large beside whatever else a process does
+
+
+def measure(task: Task) -> list[Row]:
+    """Measure in the framework that is the task's subject."""
+    framework, saved = _FRAMEWORKS[task.subject.partition("-")[0]]()
+    size = 2**12 if task.quick else SIZE
+    rows = []
+    for mode in framework.modes[: 1 if task.quick else None]:
+        for one in framework.candidates(mode):
+            if one.name in CANDIDATES:
+                step = framework.step(one.layer, layers.shape(size), "float32", mode)
+                for _ in range(2):
+                    step()
+                what = {"framework": task.subject, "mode": mode, "candidate": one.name}
+                kept = saved(one.layer, layers.shape(size), mode)
+                rows.append(Row(what, {"kept": kept / size, "peak": rise(step)[0] / size}))
+    return rows
+
+
+def rise(call: Callable[[], Any]) -> tuple[float, float]:
+    """Return by how many bytes memory rises in a call at most, and at its end."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    before = _resident("VmRSS")
+    result = call()
+    at_most, after = _resident("VmHWM") - before, _resident("VmRSS") - before
+    del result
+    return at_most, after
+
+
+def _resident(name: str) -> float:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(name):
+            return float(line.split()[1]) * 1024
+    raise OSError(f"/proc/self/status has no {name}")
+
+
+def _torch() -> tuple[layers.Framework, Callable[..., float]]:
+    import torch
+
+    from benchmarks.with_torch import PyTorch
+
+    def saved(layer: Any, shape: tuple[int, ...], mode: str) -> float:
+        x, kept = torch.ones(shape, requires_grad=True), {}
+
+        def pack(tensor: torch.Tensor) -> torch.Tensor:
+            storage = tensor.untyped_storage()
+            kept[storage.data_ptr()] = tensor.nbytes
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            y = layer(x)
+        y.backward(torch.ones_like(y))
+        kept.pop(x.untyped_storage().data_ptr(), None)
+        return float(sum(kept.values()))
+
+    return PyTorch(), saved
+
+
+def _jax() -> tuple[layers.Framework, Callable[..., float]]:
+    import jax
+
+    from benchmarks.with_jax import Jax
+
+    def saved(layer: Any, shape: tuple[int, ...], mode: str) -> float:
+        def forward(x: jax.Array, key: jax.Array) -> Any:
+            return jax.vjp(lambda x: layer(x, key), x)
+
+        if mode == "compiled":
+            forward = jax.jit(forward)
+        _, pull = forward(jax.numpy.ones(shape), jax.random.key(0))
+        arrays = [leaf for leaf in jax.tree.leaves(pull) if isinstance(leaf, jax.Array)]
+        return float(sum(array.nbytes for array in arrays))
+
+    return Jax(), saved
+
+
+def _keras() -> tuple[layers.Framework, Callable[..., float]]:
+    import tensorflow as tf
+
+    from benchmarks.with_keras import Keras
+
+    def saved(layer: Any, shape: tuple[int, ...], mode: str) -> float:
+        x = tf.ones(shape)
+
+        def run(x: Any) -> Any:
+            return layer(x, training=True)
+
+        if mode != "eager":
+            run = tf.function(run, autograph=False, jit_compile=mode == "XLA")
+
+        def forward() -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = run(x)
+            return y, tape
+
+        for _ in range(2):
+            y, tape = forward()
+            tape.gradient(y, x)
+        del y, tape
+        return max(0.0, rise(forward)[1] - 4 * x.shape.num_elements())
+
+    return Keras(), saved
+
+
+_FRAMEWORKS = {"torch": _torch, "jax": _jax, "keras": _keras}
