@@ -98,7 +98,7 @@ def _result(row: tables.Row) -> dict[str, str]:
         "diverged": str(row["diverged"]),
         "median": _median(row),
         "quartiles": " to ".join(quartiles) if row["n"] else "–",
-        "paper's median": words.number(row["paper"]),
+        "paper's median": _cell(row["paper"], "g"),
         "Z": _cell(row["z"], ".2f"),
         "P": _cell(row["p"], ".2g"),
         "paper's Z": _cell(row["paper_z"], ".2f"),
@@ -108,7 +108,7 @@ def _result(row: tables.Row) -> dict[str, str]:
 
 
 def _across(rows: Rows) -> Iterator[dict[str, str]]:
-    """Yield the medians of the backends side by side."""
+    """Yield the medians of the backends side by side, where there is something to compare."""
     there = [name for name in BACKENDS if any(row["backend"] == name for row in rows)]
     lines: dict[tuple[str, ...], dict[str, tables.Row]] = {}
     for row in rows:
@@ -118,7 +118,8 @@ def _across(rows: Rows) -> Iterator[dict[str, str]]:
         medians = {name: _median(own[name]) if name in own else "missing" for name in there}
         line = {"median of": condition, "rate": rate, **medians}
         paper = next(iter(own.values()))["paper"]
-        yield line | {"paper": words.number(paper), "unlike the paper": setup}
+        if len(own) > 1 or paper is not None:
+            yield line | {"paper": _cell(paper, "g"), "unlike the paper": setup}
 
 
 def _median(row: tables.Row) -> str:

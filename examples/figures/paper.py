@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from examples.figures import panels
-from examples.figures.style import Row
+from examples.figures.style import Row, looks
 from examples.sparse import VIEWS
 from examples.statistics import Condition, measures
 
@@ -46,9 +46,11 @@ def _ablation(conditions: Some) -> list[Row]:
     ablated = sorted({c.settings.alpha for c in own if c.settings.layer.startswith("dist")})
     if not ablated:
         return []
-    groups = [_with_alpha(own, alpha) for alpha in ablated]
-    shown = [panels.curves(group, "test_cost") for group in groups]
     boxed = _with_alpha(own, *ablated)
+    shown = [
+        panels.curves(_with_alpha(own, alpha), "test_cost", looks(boxed), f", α {alpha:g}")
+        for alpha in ablated
+    ]
     return [Row("A: ablation", [*shown, panels.score_boxes(boxed, "test_cost")])]
 
 
@@ -111,9 +113,7 @@ def _with_alpha(conditions: Some, *alphas: float) -> Some:
     return [c for c in conditions if c.settings.layer == "dropout" or c.settings.alpha in alphas]
 
 
-_PERPLEXITY = partial(
-    learning, shown=("train_perplexity", "valid_perplexity", "test_perplexity")
-)
+_PERPLEXITY = partial(learning, shown=("train_perplexity", "valid_perplexity", "test_perplexity"))
 _ERROR = partial(learning, shown=("train_error", "test_error"))
 
 # For each figure the experiments that it shows, from top to bottom, and how.

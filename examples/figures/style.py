@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from examples.statistics import Condition
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Look", "Row", "compose", "logarithmic", "looks", "save"]
+__all__ = ["COLORS", "Look", "Row", "compose", "logarithmic", "looks", "save"]
 
 _STYLE: dict[str, Any] = {
     "font.size": 9,
@@ -31,10 +32,15 @@ _STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "quantal",  # the same file for the same runs
 }
-# The palette of Okabe and Ito.
-_FIXED = {"none": "#999999", "dropout": "#000000", "dist-p": "#D55E00", "dist-q": "#CC79A7"}
-_QSD = ("#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#CC79A7")
-_MARKERS = "os^Dvp"
+# The palette of Okabe and Ito: for each layer a colour for its smallest α, the next, and so on.
+COLORS = {
+    "none": ("#999999",),
+    "dropout": ("#000000",),
+    "qsd": ("#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#CC79A7"),
+    "dist-p": ("#D55E00", "#E69F00"),
+    "dist-q": ("#CC79A7", "#882255"),
+}
+_MARKERS = {"none": "x", "dropout": "o", "qsd": "s^DvpP", "dist-p": "<", "dist-q": ">"}
 
 
 @dataclass(frozen=True)
@@ -46,18 +52,21 @@ class Look:
     linestyle: str = "-"
 
 
-def looks(conditions: Iterable[Condition]) -> dict[str, Look]:
+def looks(conditions: Sequence[Condition]) -> dict[str, Look]:
     """Give each layer its look; QSD with the smallest α is always the same blue."""
+    alphas: dict[str, set[float]] = {}
+    for condition in conditions:
+        alphas.setdefault(condition.settings.layer, set()).add(condition.settings.alpha)
     found: dict[str, Look] = {}
-    alphas = sorted({c.settings.alpha for c in conditions if c.settings.layer == "qsd"})
     for condition in conditions:
         layer = condition.settings.layer
-        place = alphas.index(condition.settings.alpha) if layer == "qsd" else 0
-        color = _FIXED.get(layer, _QSD[place % len(_QSD)])
-        # From the seventh α on, the colours come again, dashed.
-        dashed = layer == "none" or place >= len(_QSD)
-        marker = "x" if layer in _FIXED else _MARKERS[place % len(_MARKERS)]
-        found[words.layer(condition.settings)] = Look(color, marker, "--" if dashed else "-")
+        place = sorted(alphas[layer]).index(condition.settings.alpha)
+        colors, markers = COLORS[layer], _MARKERS[layer]
+        # Where there are more values of α than colours, these come again, dashed.
+        dashed = layer == "none" or place >= len(colors)
+        found[words.layer(condition.settings)] = Look(
+            colors[place % len(colors)], markers[place % len(markers)], "--" if dashed else "-"
+        )
     return found
 
 
@@ -95,8 +104,11 @@ def _legend(part: Any, panels: Sequence[Axes]) -> None:
 
 
 def logarithmic(axis: Any) -> None:
-    """Number a logarithmic axis in plain numbers, also within a decade."""
-    axis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+    """Write plain numbers at a logarithmic axis, as densely as its range asks for."""
+    low, high = axis.get_view_interval()
+    decades = log10(high / low)
+    subs = (1, 1.2, 1.5, 2, 3, 5, 7) if decades < 1.3 else (1, 2, 5) if decades < 2.5 else (1,)
+    axis.set_major_locator(LogLocator(subs=subs))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
 
