@@ -14,6 +14,7 @@ from examples.records import Record, collect
 from examples.settings import BACKENDS
 from examples.sparse import TOTALS, VIEWS
 from examples.statistics import conditions
+from quantal.checks import wrong_value
 
 __all__ = ["report"]
 
@@ -26,7 +27,7 @@ that is the better one. A run that diverged ranks behind all others, in Z and in
 _SPARSE_NOTES = """\
 Outputs of the sites, relative to dropout at the same rate: medians over the runs that did not \
 diverge. B: test data, masks on; C: masks off; D: inputs permuted, masks off. Size is the mean of \
-the absolute value. All numbers are in `sparse.csv`."""
+the absolute value. What was trained at other rates than the paper's is in `sparse.csv`."""
 
 
 def report(runs: Path, out: Path) -> Path:
@@ -39,8 +40,10 @@ def report(runs: Path, out: Path) -> Path:
     out : path
         The folder to write to.
     """
-    out.mkdir(parents=True, exist_ok=True)
     records = collect(runs)
+    if not records:
+        raise wrong_value("runs", "a folder with runs in it", str(runs))
+    out.mkdir(parents=True, exist_ok=True)
     found = conditions(records)
     results, sparse = list(tables.results(found)), list(tables.sparse(found))
     _write_csv(out / "results.csv", results)
@@ -51,7 +54,7 @@ def report(runs: Path, out: Path) -> Path:
         "# Report",
         *_summary(records),
         *_results(results),
-        *_sparse([row for row in sparse if row["mean_change"] is not None]),
+        *_sparse([row for row in sparse if _is_compared(row)]),
         "## Figures",
         *(f"![{Path(picture).stem}]({picture})" for picture in pictures),
         *(f"Left out: {name}, {reason}." for name, reason in left_out.items()),
@@ -137,6 +140,10 @@ def _sparse(rows: Rows) -> Iterator[str]:
         for key, views in groupby(group, lambda row: [row[part] for part in who]):
             lines.append(_changes(dict(zip(who, key, strict=True)), list(views)))
         yield _table(lines)
+
+
+def _is_compared(row: tables.Row) -> bool:
+    return row["mean_change"] is not None and row["rate"] == experiment(row["experiment"]).rate
 
 
 def _changes(who: dict[str, Any], rows: Rows) -> dict[str, str]:

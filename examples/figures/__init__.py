@@ -10,7 +10,8 @@ from examples.figures.paper import FIGURES, learning
 from examples.figures.style import Row, compose, save
 from examples.records import Record, collect
 from examples.settings import Settings
-from examples.statistics import Condition, conditions
+from examples.statistics import Condition, conditions, measures
+from quantal.checks import wrong_value
 
 __all__ = ["comparison", "draw"]
 
@@ -47,9 +48,12 @@ def draw(records: Iterable[Record], out: Path) -> tuple[list[Path], dict[str, st
 
 
 def comparison(runs: Path, path: Path, *, experiment: str = "digits-mlp") -> None:
-    """Draw the learning curves of one experiment to a file of the format that its name says."""
+    """Draw the test curves of one experiment to a file, of the format that its name says."""
     found = conditions(collect(runs)).values()
-    save(compose(learning([c for c in found if c.settings.experiment == experiment])), path)
+    own = [condition for condition in found if condition.settings.experiment == experiment]
+    if not own:
+        raise wrong_value("runs", f"a folder with finished runs of {experiment}", str(runs))
+    save(compose(learning(own, measures(own[0].settings.plan)), height=2.9), path)
 
 
 def _rows(own: list[Condition], parts: dict) -> list[Row]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from examples import words
-from examples.figures.style import Look, logarithmic, looks
+from examples.figures.style import PAPER, Look, logarithmic, looks
 from examples.sparse import load
 from examples.statistics import Condition, quartiles
 
@@ -39,8 +39,7 @@ def curves(conditions: Some, measure: str, own: Looks | None = None, note: str =
             axes.plot(epochs, median, label=_name(condition, count=True), zorder=3, **style)
             axes.fill_between(epochs, low, high, color=look.color, alpha=0.2, lw=0)
             _paper(axes, condition, measure, epochs[-1], look)
-        axes.set_yscale("log")
-        logarithmic(axes.yaxis)
+        logarithmic(axes)
         axes.set_xlabel("epoch")
         _title(axes, conditions, measure, note)
 
@@ -175,7 +174,7 @@ def _paper(axes: Axes, condition: Condition, measure: str, x: float, look: Look)
     if finding and not words.setup(condition.settings):
         style = {"mfc": "white", "ms": 5, "linestyle": "none"}
         axes.plot(x, finding.value, "D", color=look.color, zorder=4, clip_on=False, **style)
-        axes.plot([], [], "D", color="0.5", label="paper's median", **style)
+        axes.plot([], [], "D", color="0.5", label=PAPER, **style)
 
 
 def _diverged(axes: Axes, condition: Condition, look: Look) -> None:

@@ -18,7 +18,7 @@ from examples.statistics import Condition
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["COLORS", "Look", "Row", "compose", "logarithmic", "looks", "save"]
+__all__ = ["COLORS", "PAPER", "Look", "Row", "compose", "logarithmic", "looks", "save"]
 
 _STYLE: dict[str, Any] = {
     "font.size": 9,
@@ -40,6 +40,7 @@ COLORS = {
     "dist-p": ("#D55E00", "#E69F00"),
     "dist-q": ("#CC79A7", "#882255"),
 }
+PAPER = "paper's median"
 _MARKERS = {"none": "x", "dropout": "o", "qsd": "s^DvpP", "dist-p": "<", "dist-q": ">"}
 
 
@@ -99,18 +100,23 @@ def _legend(part: Any, panels: Sequence[Axes]) -> None:
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
+    if PAPER in found:  # comes last
+        found[PAPER] = found.pop(PAPER)
     if found:
         part.legend(found.values(), found.keys(), loc="outside right upper")
 
 
-def logarithmic(axis: Any) -> None:
-    """Write plain numbers at a logarithmic axis, as densely as its range asks for."""
-    low, high = axis.get_view_interval()
+def logarithmic(axes: Axes) -> None:
+    """Make y logarithmic, with plain numbers, if what is drawn ranges widely and is above 0."""
+    low, high = axes.dataLim.intervaly
+    if not 0 < 3 * low < high:
+        return
     decades = log10(high / low)
-    subs = (1, 1.2, 1.5, 2, 3, 5, 7) if decades < 1.3 else (1, 2, 5) if decades < 2.5 else (1,)
-    axis.set_major_locator(LogLocator(subs=subs))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
+    subs = (1, 1.5, 2, 3, 5, 7) if decades < 0.9 else (1, 2, 5) if decades < 2.2 else (1,)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=subs))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def save(figure: Figure, *paths: Path) -> None:
