@@ -16,7 +16,7 @@ from examples.sparse import TOTALS, VIEWS
 from examples.statistics import conditions
 from quantal.checks import wrong_value
 
-__all__ = ["report"]
+__all__ = ["compare", "report"]
 
 Rows = Sequence[tables.Row]
 
@@ -64,6 +64,18 @@ def report(runs: Path, out: Path) -> Path:
     return path
 
 
+def compare(runs: Path) -> str:
+    """Return the results of a folder of runs as lines for a terminal."""
+    lines = []
+    for row in tables.results(conditions(collect(runs))):
+        cells = _result(row)
+        line = "{condition:<14} {median:>9} ({quartiles}), n = {n}".format(**cells)
+        measure = words.measure(row["measure"], rmse=experiment(row["experiment"]).error == "rmse")
+        test = "" if row["z"] is None else f"; against dropout Z = {cells['Z']}, P = {cells['P']}"
+        lines.append(f"{row['experiment']:<12} {row['backend']:<5} {measure:<16} {line}{test}")
+    return "\n".join(lines)
+
+
 def _summary(records: Sequence[Record]) -> Iterator[str]:
     unfinished = [run for run in records if run.score is None]
     diverged = [run for run in records if run.diverged]
@@ -96,7 +108,7 @@ def _result(row: tables.Row) -> dict[str, str]:
     return {
         "backend": row["backend"],
         "condition": row["condition"],
-        "rate": f"{row['rate']:g}",
+        "rate": _cell(row["rate"], "g"),
         "n": str(row["n"]),
         "diverged": str(row["diverged"]),
         "median": _median(row),
@@ -115,7 +127,7 @@ def _across(rows: Rows) -> Iterator[dict[str, str]]:
     there = [name for name in BACKENDS if any(row["backend"] == name for row in rows)]
     lines: dict[tuple[str, ...], dict[str, tables.Row]] = {}
     for row in rows:
-        key = (row["condition"], f"{row['rate']:g}", row["setup"])
+        key = (row["condition"], _cell(row["rate"], "g"), row["setup"])
         lines.setdefault(key, {})[row["backend"]] = row
     for (condition, rate, setup), own in lines.items():
         medians = {name: _median(own[name]) if name in own else "missing" for name in there}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite, isnan
+from math import isfinite
 
 from examples.settings import Settings
 
@@ -28,7 +28,7 @@ def layer(settings: Settings) -> str:
     'QSD α 0.2'
     """
     name = _LAYERS[settings.layer]
-    return f"{name} α {settings.alpha:g}" if isfinite(settings.alpha or 0) else name
+    return name if settings.alpha is None else f"{name} α {settings.alpha:g}"
 
 
 def setup(settings: Settings) -> str:
@@ -71,6 +71,6 @@ def number(value: float | None, digits: int = 3) -> str:
     """
     if value is None:
         return "–"
-    if isnan(value) or not isfinite(value):
+    if not isfinite(value):
         return "diverged"
     return f"{value:#.{digits}g}".rstrip(".")

@@ -47,13 +47,14 @@ def draw(records: Iterable[Record], out: Path) -> tuple[list[Path], dict[str, st
     return written, left_out
 
 
-def comparison(runs: Path, path: Path, *, experiment: str = "digits-mlp") -> None:
+def comparison(runs: Path, path: Path, *, experiment: str = "digits-mlp") -> Path:
     """Draw the test curves of one experiment to a file, of the format that its name says."""
     found = conditions(collect(runs)).values()
     own = [condition for condition in found if condition.settings.experiment == experiment]
     if not own:
         raise wrong_value("runs", f"a folder with finished runs of {experiment}", str(runs))
-    save(compose(learning(own, measures(own[0].settings.plan)), height=2.9), path)
+    save(compose(learning(own, measures(own[0].plan)), height=2.9), path)
+    return path
 
 
 def _rows(own: list[Condition], parts: dict) -> list[Row]:

@@ -1,4 +1,4 @@
-"""What a panel shows of some conditions: curves, scores over the rate, boxes, histograms."""
+"""Panels of what some conditions score: over the epochs, over the rate, as boxes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 
 from examples import words
 from examples.figures.style import PAPER, Look, logarithmic, looks
-from examples.sparse import load
 from examples.statistics import Condition, quartiles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Panel", "curves", "histogram", "score_boxes", "site_boxes", "sweep"]
+__all__ = ["Panel", "boxes", "called", "curves", "score_boxes", "sweep"]
 
 Panel = Callable[["Axes"], None]
 Some = Sequence[Condition]
@@ -35,8 +34,8 @@ def curves(conditions: Some, measure: str, own: Looks | None = None, note: str =
             low, median, high = _finite(condition.curve(measure))
             epochs = np.arange(1, len(median) + 1)
             look = own[words.layer(condition.settings)]
-            style = {"color": look.color, "linestyle": look.linestyle}
-            axes.plot(epochs, median, label=_name(condition, count=True), zorder=3, **style)
+            style: dict[str, Any] = {"color": look.color, "linestyle": look.linestyle}
+            axes.plot(epochs, median, label=called(condition, count=True), zorder=3, **style)
             axes.fill_between(epochs, low, high, color=look.color, alpha=0.2, lw=0)
             _paper(axes, condition, measure, epochs[-1], look)
         logarithmic(axes)
@@ -53,14 +52,14 @@ def sweep(conditions: Some, measure: str) -> Panel:
     def draw(axes: Axes) -> None:
         for label, look in own.items():
             group = [c for c in conditions if words.layer(c.settings) == label]
-            rates = [c.settings.rate for c in group]
+            rates = [c.rate for c in group]
             scores = [quartiles([*c.scores(measure).values()]) for c in group]
             low, median, high = _finite(np.array(scores).T)
-            style = {"color": look.color, "marker": look.marker, "linestyle": look.linestyle}
-            axes.plot(rates, median, ms=4, label=label, zorder=3, **style)
+            style: dict[str, Any] = {"color": look.color, "linestyle": look.linestyle}
+            axes.plot(rates, median, marker=look.marker, ms=4, label=label, zorder=3, **style)
             axes.vlines(rates, low, high, color=look.color, lw=1)
             for condition in group:
-                _paper(axes, condition, measure, condition.settings.rate, look)
+                _paper(axes, condition, measure, condition.rate, look)
                 _diverged(axes, condition, look)
         axes.set_xlabel("drop rate")
         _title(axes, conditions, measure)
@@ -72,75 +71,17 @@ def score_boxes(conditions: Some, measure: str) -> Panel:
     """Show the final scores of some conditions as boxes."""
 
     def draw(axes: Axes) -> None:
-        labels = [_name(condition) for condition in conditions]
+        labels = [called(condition) for condition in conditions]
         groups = [_known(condition.scores(measure).values()) for condition in conditions]
-        _boxes(axes, groups, range(len(groups)), list(looks(conditions).values()), 0.6)
+        boxes(axes, groups, range(len(groups)), list(looks(conditions).values()), 0.6)
         axes.set_xticks(range(len(groups)), labels, rotation=30, ha="right")
         _title(axes, conditions, measure)
 
     return draw
 
 
-def site_boxes(
-    conditions: Some, view: str, statistic: Callable[[NDArray], Any], name: str
-) -> Panel:
-    """Show a statistic of the samples' mean outputs for each site: boxes over the runs."""
-    sites = conditions[0].settings.plan.sites
-    own = looks(conditions)
-
-    def draw(axes: Axes) -> None:
-        for place, condition in enumerate(conditions):
-            measured = [load(run.folder) for run in condition.runs if not run.diverged]
-            groups = [
-                [
-                    statistic(one[key])
-                    for one in measured
-                    if (key := f"{view}/{site}/samples") in one
-                ]
-                for site in range(1, len(sites) + 1)
-            ]
-            at = np.arange(len(sites)) + (place - (len(conditions) - 1) / 2) * 0.8 / len(conditions)
-            look = own[words.layer(condition.settings)]
-            _boxes(axes, groups, at, [look] * len(sites), 0.6 / len(conditions))
-            axes.plot([], [], "s", color=look.color, label=_name(condition))
-        axes.set_xticks(range(len(sites)), sites)
-        axes.set_ylim(bottom=0)
-        axes.set_title(name)
-
-    return draw
-
-
-def histogram(conditions: Some, key: str, title: str, bins: int = 30) -> Panel:
-    """Show how measured values are distributed, in one run of each condition."""
-    own = looks(conditions)
-
-    def draw(axes: Axes) -> None:
-        measured = [
-            (c, load(_example(c, conditions))) for c in conditions if c.diverged < len(c.runs)
-        ]
-        values = [(c, arrays[key]) for c, arrays in measured if key in arrays]
-        ends = np.array([np.quantile(array, (0.002, 0.998)) for _, array in values])
-        for condition, array in values:
-            heights, edges = np.histogram(array, bins, (ends[:, 0].min(), ends[:, 1].max()))
-            color = own[words.layer(condition.settings)].color
-            style = {"color": color, "label": _name(condition)}
-            axes.stairs(heights / len(array), edges, lw=1.2, **style)
-            axes.stairs(heights / len(array), edges, fill=True, alpha=0.12, color=color)
-        axes.set_title(title)
-        axes.set_yticks([])
-
-    return draw
-
-
-def _example(condition: Condition, conditions: Some) -> Any:
-    """Return the folder of the first seed that all have, or else of its own first."""
-    seeds = [{run.settings.seed for run in c.runs if not run.diverged} for c in conditions]
-    common = set.intersection(*seeds)
-    runs = [run for run in condition.runs if not run.diverged]
-    return next((run for run in runs if run.settings.seed in common), runs[0]).folder
-
-
-def _boxes(axes: Axes, groups: Any, at: Any, own: Sequence[Look], width: float) -> None:
+def boxes(axes: Axes, groups: Any, at: Any, own: Sequence[Look], width: float) -> None:
+    """Draw a box for each group of numbers, in its look."""
     drawn = axes.boxplot(
         groups,
         positions=list(at),
@@ -162,7 +103,8 @@ def _known(values: Any) -> list[float]:
     return [value for value in values if np.isfinite(value)]
 
 
-def _name(condition: Condition, *, count: bool = False) -> str:
+def called(condition: Condition, *, count: bool = False) -> str:
+    """Return the name of a condition in a legend; runs that diverged are always counted."""
     notes = [f"n = {len(condition.runs)}"] if count else []
     if condition.diverged:
         notes.append(f"{condition.diverged} diverged")
@@ -172,7 +114,7 @@ def _name(condition: Condition, *, count: bool = False) -> str:
 def _paper(axes: Axes, condition: Condition, measure: str, x: float, look: Look) -> None:
     finding = condition.finding(measure)
     if finding and not words.setup(condition.settings):
-        style = {"mfc": "white", "ms": 5, "linestyle": "none"}
+        style: dict[str, Any] = {"mfc": "white", "ms": 5, "linestyle": "none"}
         axes.plot(x, finding.value, "D", color=look.color, zorder=4, clip_on=False, **style)
         axes.plot([], [], "D", color="0.5", label=PAPER, **style)
 
@@ -180,10 +122,11 @@ def _paper(axes: Axes, condition: Condition, measure: str, x: float, look: Look)
 def _diverged(axes: Axes, condition: Condition, look: Look) -> None:
     if condition.diverged:
         text = f"{condition.diverged} of {len(condition.runs)} diverged"
-        where = {"xycoords": ("data", "axes fraction"), "rotation": 90, "va": "top", "ha": "right"}
-        axes.annotate(text, (condition.settings.rate, 1), fontsize=6, color=look.color, **where)
+        style: dict[str, Any] = {"color": look.color, "fontsize": 6, "rotation": 90}
+        top = (condition.rate, 1)
+        axes.annotate(text, top, xycoords=("data", "axes fraction"), va="top", ha="right", **style)
 
 
 def _title(axes: Axes, conditions: Some, measure: str, note: str = "") -> None:
-    rmse = conditions[0].settings.plan.error == "rmse"
+    rmse = conditions[0].plan.error == "rmse"
     axes.set_title(words.measure(measure, rmse=rmse) + note)

@@ -57,11 +57,11 @@ def looks(conditions: Sequence[Condition]) -> dict[str, Look]:
     """Give each layer its look; QSD with the smallest α is always the same blue."""
     alphas: dict[str, set[float]] = {}
     for condition in conditions:
-        alphas.setdefault(condition.settings.layer, set()).add(condition.settings.alpha)
+        alphas.setdefault(condition.layer, set()).add(condition.alpha)
     found: dict[str, Look] = {}
     for condition in conditions:
-        layer = condition.settings.layer
-        place = sorted(alphas[layer]).index(condition.settings.alpha)
+        layer = condition.layer
+        place = sorted(alphas[layer]).index(condition.alpha)
         colors, markers = COLORS[layer], _MARKERS[layer]
         # Where there are more values of α than colours, these come again, dashed.
         dashed = layer == "none" or place >= len(colors)

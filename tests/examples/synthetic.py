@@ -6,6 +6,7 @@ from math import nan
 from zlib import crc32
 
 import numpy as np
+
 from examples.data import Data, Split
 from examples.run import Run
 from examples.settings import Settings
@@ -22,7 +23,7 @@ def write(settings: Settings, out, *, end: float | None = None, epochs: int | No
     run = Run(settings, out)
     run._data = _data(settings)
     rng = np.random.default_rng([settings.seed, crc32(settings.condition.encode())])
-    lower = LOWER[settings.layer] * (settings.alpha if settings.alpha < 5 else 5) ** 0.02
+    lower = LOWER[settings.layer] * min(settings.alpha or 1, 5) ** 0.02
     if end is None:
         end = LEVEL.get(run.experiment.data, 0.07) * lower * rng.normal(1, 0.02)
     with run:
