@@ -126,7 +126,7 @@ def _across(rows: Rows) -> Iterator[dict[str, str]]:
     """Yield the medians of the backends side by side, where there is something to compare."""
     there = [name for name in BACKENDS if any(row["backend"] == name for row in rows)]
     lines: dict[tuple[str, ...], dict[str, tables.Row]] = {}
-    for row in rows:
+    for row in (row for row in rows if row["n"]):
         key = (row["condition"], _cell(row["rate"], "g"), row["setup"])
         lines.setdefault(key, {})[row["backend"]] = row
     for (condition, rate, setup), own in lines.items():

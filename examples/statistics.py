@@ -76,7 +76,8 @@ class Condition:
 
     def curve(self, measure: str) -> NDArray[np.float64]:
         """Return the quartiles of a measure after each epoch, (3, epochs)."""
-        lines = np.array([[line[measure] for line in run.metrics] for run in self.runs])
+        # Without a number for its cost, an epoch may lack other measures.
+        lines = np.array([[line.get(measure, inf) for line in run.metrics] for run in self.runs])
         return quartiles(np.where(np.isnan(lines), inf, lines))
 
     def against(self, other: Condition, measure: str) -> Test:

@@ -41,9 +41,11 @@ def draw(records: Iterable[Record], out: Path) -> tuple[list[Path], dict[str, st
                 figures[f"{name}-{variant}"] = compose(rows)
         if not any(drawn.values()):
             left_out[name] = f"no finished runs of {' or '.join(parts)} for it"
-    written = [out / f"{name}.{kind}" for name in sorted(figures) for kind in ("png", "svg")]
-    for path in written:
-        save(figures[path.stem], path)
+    written = []
+    for name in sorted(figures):
+        paths = [out / f"{name}.{kind}" for kind in ("png", "svg")]
+        save(figures[name], *paths)
+        written += paths
     return written, left_out
 
 

@@ -122,6 +122,8 @@ def logarithmic(axes: Axes) -> None:
 def save(figure: Figure, *paths: Path) -> None:
     """Write a figure to files of the formats that their names say."""
     with matplotlib.rc_context(_STYLE):
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # it is laid out now, which takes longer than to draw it
         for path in paths:
             path.parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else {})

@@ -111,7 +111,9 @@ def test_permuting_keeps_the_pixels_of_an_image_and_their_channels():
     orders = []
     for old, new in zip(images.reshape(20, 42, 3), mixed.reshape(20, 42, 3), strict=True):
         places = {tuple(pixel): place for place, pixel in enumerate(old)}
-        orders.append(tuple(places[tuple(pixel)] for pixel in new))  # a pixel that is not there: KeyError
+        orders.append(
+            tuple(places[tuple(pixel)] for pixel in new)
+        )  # a pixel that is not there: KeyError
     assert len(set(orders)) == 20  # each image in its own way
     assert all(sorted(order) == list(range(42)) for order in orders)
     assert np.array_equal(mixed, sparse.permute(images, np.random.default_rng(1)))

@@ -63,7 +63,10 @@ def test_a_run_that_diverged_is_worse_than_all_others():
     assert condition.against(dropout, "test_cost").z == pytest.approx(
         like.against(dropout, "test_cost").z, abs=0.2
     )  # the two share their rank
-    assert condition.against(dropout, "test_cost").z < a_condition(1, 2).against(dropout, "test_cost").z
+    assert (
+        condition.against(dropout, "test_cost").z
+        < a_condition(1, 2).against(dropout, "test_cost").z
+    )
 
 
 def test_curves_have_quartiles_by_epoch():
@@ -131,7 +134,7 @@ def test_only_runs_that_differ_in_the_seed_are_put_together(tmp_path):
     ]
     write(base, tmp_path)
     write(base.but(seed=1, device="cpu"), tmp_path)
-    for number, change in enumerate(others):
+    for change in others:
         write(base.but(**change), tmp_path)
     for number, change in enumerate([{"epochs": 2}, {"limit": 9}, {"stream": "portable"}]):
         write(base.but(seed=2, **change), tmp_path / str(number))
