@@ -155,7 +155,7 @@ def _sparse(rows: Rows) -> Iterator[str]:
 
 
 def _is_compared(row: tables.Row) -> bool:
-    return row["mean_change"] is not None and row["rate"] == experiment(row["experiment"]).rate
+    return row["absolute_change"] is not None and row["rate"] == experiment(row["experiment"]).rate
 
 
 def _changes(who: dict[str, Any], rows: Rows) -> dict[str, str]:
@@ -166,7 +166,7 @@ def _changes(who: dict[str, Any], rows: Rows) -> dict[str, str]:
     for total in TOTALS:
         title = "size" if total == "absolute" else total
         for row in rows:
-            line[f"{title} {letters[row['view']]}"] = _cell(row[f"{total}_change"], "+.0%")
+            line[f"{title} {letters[row['view']]}"] = _cell(row[f"{total}_change"], "+z.0%")
             if (found := row[f"paper_{total}_change"]) is not None:
                 paper.append(f"{title} {letters[row['view']]} {found:+.0%}")
     return line | {"paper": ", ".join(paper) or "–", "unlike the paper": unlike}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from math import isclose
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,8 @@ def sparse(found: Found) -> Iterator[Row]:
             row |= dict(zip(TOTALS, np.median(values, axis=0).tolist(), strict=True))
             for at, total in enumerate(TOTALS):
                 row[f"{total}_change"] = _change(values, base.get((site, view)), at)
+            if not isclose(row["mean"], row["absolute"]):
+                row["mean_change"] = None  # of outputs on both sides of 0 it would say nothing
             yield row | _paper(settings, site, view)
 
 

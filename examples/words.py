@@ -66,11 +66,11 @@ def number(value: float | None, digits: int = 3) -> str:
 
     Examples
     --------
-    >>> number(0.0610), number(81.82), number(float("inf")), number(None)
-    ('0.0610', '81.8', 'diverged', '–')
+    >>> number(0.0610), number(9288.5), number(float("inf")), number(None)
+    ('0.0610', '9288', 'diverged', '–')
     """
     if value is None:
         return "–"
     if not isfinite(value):
         return "diverged"
-    return f"{value:#.{digits}g}".rstrip(".")
+    return f"{value:#.{digits}g}".rstrip(".") if abs(value) < 10**digits else f"{value:.0f}"

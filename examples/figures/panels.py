@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from examples import words
@@ -40,6 +41,7 @@ def curves(conditions: Some, measure: str, own: Looks | None = None, note: str =
             _paper(axes, condition, measure, epochs[-1], look)
         logarithmic(axes)
         axes.set_xlabel("epoch")
+        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
         _title(axes, conditions, measure, note)
 
     return draw

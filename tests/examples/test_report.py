@@ -8,6 +8,7 @@ from math import nan
 
 import numpy as np
 import pytest
+import synthetic
 from synthetic import grid, write
 
 from examples import figures, sparse
@@ -161,6 +162,19 @@ def test_the_change_of_the_outputs_is_relative_to_dropout(written):
     assert shown["mean C"] == f"{expected[0]:+.0%}"
     assert shown["variance C"] == f"{expected[1]:+.0%}"
     assert shown["n"] == "8"
+
+
+def test_no_change_is_given_of_a_mean_around_zero(tmp_path, monkeypatch):
+    def signed(run, lower, rng):
+        return lambda x, masks: [lower * np.resize([1, -1], (len(x), 8))] * 3
+
+    monkeypatch.setattr(synthetic, "_outputs", signed)
+    grid("reviews-gru", [("dropout", None, None), ("qsd", None, None)], tmp_path, epochs=1)
+    text = report(tmp_path, tmp_path / "out").read_text()
+    table = next(t for t in markdown_tables(text) if "mean C" in t[0])
+    assert {(row["mean C"], row["size C"], row["variance C"]) for row in table} == {
+        ("–", "-15%", "-28%")
+    }
 
 
 def test_the_papers_changes_stand_beside(tmp_path):
