@@ -215,7 +215,8 @@ def test_all_runs_may_have_diverged(tmp_path):
     write(Settings("mnist-mlp", "torch", epochs=2), tmp_path, end=nan)
     for name in ("figure-2", "figure-3", "figure-A2"):
         made, _ = figure(tmp_path, name, "mnist-mlp")
-        made.draw_without_rendering()
+        assert made.get_axes()
+    made.draw_without_rendering()
 
 
 def test_looks_can_be_told_apart(perceptrons):

@@ -79,7 +79,7 @@ def test_memory_is_bounded():
 
     def outputs(x, masks):
         sizes.append(len(x))
-        return [np.repeat(x, 6_000, axis=1)]
+        return [x]
 
     x = np.arange(12_000.0).reshape(-1, 1)
     found = sparse.measure(a_run(x[:450], x[450:]), outputs, {"w": np.arange(100_000.0)})
@@ -87,11 +87,17 @@ def test_memory_is_bounded():
     assert sum(sizes) == 3 * 12_000
     assert np.array_equal(found["masks-off/1/samples"], x[: sparse.SAMPLES, 0])
     assert found["masks-off/1/totals"][0] == np.mean(x)  # of all, also those not kept
-    assert found["masks-off/1/units"].shape == (sparse.VALUES,)
     assert len(set(found["weights/w"])) == sparse.VALUES
     assert sum(array.nbytes for array in found.values()) < 300_000
     again = sparse.measure(a_run(x), outputs, {"w": np.arange(100_000.0)})
     assert np.array_equal(found["weights/w"], again["weights/w"])
+
+
+def test_of_many_units_some_are_kept():
+    x = np.tile(np.arange(6_000.0), (2, 1))
+    units = sparse.measure(a_run(x), lambda x, masks: [x], {})["masks-off/1/units"]
+    assert units.shape == (sparse.VALUES,)
+    assert len(set(units)) == sparse.VALUES
 
 
 def test_weights_as_they_are_where_there_are_few():
