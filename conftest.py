@@ -29,6 +29,7 @@ NEEDS = {
     "tests/with_keras": ("keras",),
     "tests/with_jax": ("jax", "flax", "equinox"),
     "tests/together": ("torch", "tensorflow", "keras", "jax", "flax", "equinox"),
+    "tests/models": ("torch", "transformers", "timm", "keras", "jax", "flax", "equinox"),
 }
 ROOT = Path(__file__).parent
 
@@ -52,8 +53,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse to pass for a backend that was asked for and is not there."""
     for backend in config.getoption("--backend"):
-        path = f"tests/{backend}" if backend == "together" else f"tests/with_{backend}"
-        if absent := missing(path):
+        path = f"tests/{backend}"
+        if absent := missing(path if path in NEEDS else f"tests/with_{backend}"):
             raise pytest.UsageError(f"--backend {backend}: not installed: {', '.join(absent)}")
 
 
