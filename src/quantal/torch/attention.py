@@ -35,9 +35,8 @@ def scaled_dot_product_attention(
         groups = query.shape[-3] // key.shape[-3]
         key, value = (x.repeat_interleave(groups, dim=-3) for x in (key, value))
     if is_causal:
-        shape = query.shape[-2], key.shape[-2]
-        attn_mask = torch.ones(shape, dtype=torch.bool, device=query.device).tril()
-    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        attn_mask = _causal(query, key)
+    elif attn_mask is not None and attn_mask.dtype == torch.bool:
         attn_mask = _forbidding(~attn_mask, query.dtype)
     weights = _weights(query, key, attn_mask, scale)
     return dilute(weights, dropout_p, alpha) @ value
@@ -69,7 +68,7 @@ def multi_head_attention_forward(
     static_k: None = None,
     static_v: None = None,
     average_attn_weights: bool = True,
-    is_causal: bool = False,  # a hint only: attn_mask holds the causal mask
+    is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """Do what torch's function of this name does, with QSD for its dropout."""
     if static_k is not None or static_v is not None:
@@ -91,7 +90,9 @@ def multi_head_attention_forward(
         k, v = (F.pad(x, (0, 0, 0, 1)) for x in (k, v))
 
     mask = None
-    if attn_mask is not None:
+    if is_causal and key_padding_mask is None and not need_weights:
+        mask = _causal(q, k)  # as torch does: here it takes the hint for the mask
+    elif attn_mask is not None:
         if attn_mask.dim() == 3:
             attn_mask = attn_mask.unflatten(0, (batch, num_heads))
         mask = _forbidding(attn_mask, q.dtype)
@@ -108,6 +109,12 @@ def multi_head_attention_forward(
     if not need_weights:
         return output, None
     return output, weights.mean(dim=-3) if average_attn_weights else weights
+
+
+def _causal(query: Tensor, key: Tensor) -> Tensor:
+    shape = query.shape[-2], key.shape[-2]
+    later = torch.ones(shape, dtype=torch.bool, device=query.device).triu(1)
+    return _forbidding(later, query.dtype)
 
 
 def _forbidding(mask: Tensor, dtype: torch.dtype) -> Tensor:

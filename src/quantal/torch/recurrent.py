@@ -12,6 +12,7 @@ from quantal.torch.functional import dilute
 __all__ = ["stack"]
 
 
+@torch.compiler.disable  # which leaves torch's own recurrent modules to eager code, too
 def stack(alpha: float, function: Any, *args: Any) -> tuple[Tensor, ...]:
     """Run ``torch.lstm``, ``gru``, ``rnn_tanh`` or ``rnn_relu`` one layer at a time.
 
