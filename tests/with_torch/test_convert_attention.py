@@ -108,27 +108,29 @@ def test_only_attention_that_drops_is_converted():
         convert(nn.MultiheadAttention(8, 2), 1.0)
 
 
+PRODUCTS = {
+    "plain": lambda: {},
+    "causal": lambda: {"is_causal": True},
+    "scaled": lambda: {"scale": 0.3},
+    "boolean": lambda: {"attn_mask": torch.ones(5, 7, dtype=torch.bool).tril()},
+    "none in sight": lambda: {"attn_mask": torch.arange(7) > torch.tensor([[-1], [2], [6], [3], [0]])},
+    "added": lambda: {"attn_mask": torch.randn(3, 1, 5, 7)},
+    "grouped": lambda: {"enable_gqa": True},
+}
+
+
 @pytest.mark.usefixtures("nothing_drawn")
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"is_causal": True},
-        {"scale": 0.3},
-        {"attn_mask": torch.ones(5, 7, dtype=torch.bool).tril()},
-        {"attn_mask": torch.arange(7) > torch.tensor([[-1], [2], [6], [3], [0]])},  # one sees none
-        {"attn_mask": torch.randn(3, 1, 5, 7)},
-        {"enable_gqa": True},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_it_is_torchs_scaled_dot_product(options, dtype):
+@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_it_is_torchs_scaled_dot_product(product, dtype):
+    options = PRODUCTS[product]()
+    if product == "added":
+        options["attn_mask"] = options["attn_mask"].to(dtype)
     heads = 2 if "enable_gqa" in options else 4
     shapes = (3, 4, 5, 8), (3, heads, 7, 8), (3, heads, 7, 6)
     x = [torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes]
     expected = F.scaled_dot_product_attention(*x, **options)
-    with Rerouting(1.0):
+    with Rerouting({"scaled_dot_product_attention": 1.0}):
         got = F.scaled_dot_product_attention(*x, dropout_p=0.5, **options)
     assert got.dtype == dtype
     # In half precision torch rounds after other steps: to 8 bits, of numbers up to 4.
@@ -140,7 +142,7 @@ def test_it_is_torchs_scaled_dot_product(options, dtype):
 
 def test_nothing_to_draw_is_left_to_the_fused_kernels():
     q = torch.randn(2, 2, 4, 8)
-    with Rerouting(1.0):
+    with Rerouting({"scaled_dot_product_attention": 1.0}):
         got = F.scaled_dot_product_attention(q, q, q)
     assert torch.equal(got, F.scaled_dot_product_attention(q, q, q))
 

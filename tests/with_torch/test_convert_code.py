@@ -155,7 +155,7 @@ def test_a_function_for_alpha_needs_a_rate():
 def test_channels_are_torchs(function):
     axes = int(function.__name__[-2])
     for shape in ((40, 30) + (3,) * axes, (1000,) + (3,) * axes)[: 1 if axes == 2 else 2]:
-        with Rerouting(1.0):
+        with Rerouting({function.__name__: 1.0}):
             y = function(torch.ones(shape), 0.5)
         flat = y.flatten(y.ndim - axes)
         assert (flat == flat[..., :1]).all()
@@ -180,13 +180,28 @@ def test_no_false_alarm():
     assert not sites(Innocent())
 
 
-def test_what_is_left_out_inside_cannot_be_told_apart():
-    module = nn.Sequential(Attention())
-    with pytest.raises(ValueError, match=r"0\.forward .* 0\.attn_drop within it is left out"):
-        convert(module, 1.0, exclude="*.attn_drop")
-    assert type(module[0]) is Attention
+def test_what_is_left_out_inside():
+    """It stays as it is; where the two call one function they cannot be told apart."""
+
+    class Both(Mlp):
+        def __init__(self):
+            super().__init__()
+            self.drop = nn.Dropout(0.5)
+
+        def forward(self, x):
+            return super().forward(self.drop(x))
+
+    module = nn.Sequential(Both())
+    with pytest.raises(ValueError, match=r"0\.forward .* 0\.drop within it is left out"):
+        convert(module, 1.0, exclude="*.drop")
+    assert type(module[0]) is Both
     convert(module, 1.0, exclude="*.forward")
     assert [s.alpha for s in sites(module)] == [None, 1.0]
+
+    module = nn.Sequential(Attention())
+    convert(module, 1.0, exclude="*.attn_drop")
+    assert [s.alpha for s in sites(module)] == [1.0, None]
+    assert values(module[0].attn_drop) == 2
 
 
 def test_one_inside_another_keeps_its_own_alpha():

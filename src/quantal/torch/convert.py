@@ -59,25 +59,20 @@ def convert(
     selection = Selection(alpha, include, exclude, strict)
     native = [place for place in places(model) if place.site.alpha is None]
     chosen = [place for place in native if selection(place.site.name, place.module)]
-    left = [place for place in native if place not in chosen and not place.site.unreached]
-    reasons = [_why_not(place, chosen, left, selection) for place in chosen]
-    reached = [place for place, reason in zip(chosen, reasons, strict=True) if not reason]
-    # Laws first, since a wrong alpha must be found while nothing has changed.
-    laws = {place.module: _law(place, selection) for place in reached}
-    selection.settle(
-        [place.site.name for place in reached],
-        [
-            dataclasses.replace(place.site, unreached=reason)
-            for place, reason in zip(chosen, reasons, strict=True)
-            if reason
-        ],
-    )
+    left = [place for place in native if not selection(place.site.name, place.module)]
+    reached, unreached = [], []
+    for place in chosen:
+        if reason := place.site.unreached or _why_not(place, chosen, left, selection):
+            unreached.append(dataclasses.replace(place.site, unreached=reason))
+        else:  # the law now, since a wrong alpha must be found while nothing has changed
+            reached.append((place, _law(place.site.rate, selection)))
+    selection.settle([place.site.name for place, _ in reached], unreached)
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    for module, law in laws.items():
-        if layer := layer_for(module):
-            to_qsd(module, layer, law, device)
+    for place, law in reached:
+        if layer := layer_for(place.module):
+            to_qsd(place.module, layer, law, device)
         else:
-            reroute(module, law.alpha)
+            reroute(place.module, place.through, law.alpha)
     return model
 
 
@@ -99,19 +94,20 @@ def revert(model: Model) -> Model:
 def _why_not(
     place: Place, chosen: Sequence[Place], left: Sequence[Place], selection: Selection
 ) -> str:
-    """Return why a chosen place cannot be converted, or nothing."""
-    if place.site.unreached or layer_for(place.module):
-        return place.site.unreached
+    """Return why a place in the code of a module cannot be converted, or nothing."""
+    if layer_for(place.module):
+        return ""
     inside = set(place.module.modules())
     for other in left:
-        if other.module in inside:
-            return f"{other.site.name} within it is left out, and cannot be told apart from it"
-    rates = {other.site.rate for other in chosen if other.module is place.module}
-    if callable(selection.alpha) and (len(rates) > 1 or math.isnan(*rates)):
-        return "its rate is only known when it runs: alpha must be a number here"
+        if other.module in inside and other.through == place.through:
+            return f"{other.site.name} within it is left out, and calls the same function"
+    key = (place.module, place.through)
+    rates = {other.site.rate for other in chosen if (other.module, other.through) == key}
+    if callable(selection.alpha) and (len(rates) > 1 or math.isnan(place.site.rate)):
+        return "its rate is known only when it runs: alpha must be a number here"
     return ""
 
 
-def _law(place: Place, selection: Selection) -> Dilution:
-    """Return the law of a place; where its rate is not known before it runs, only alpha counts."""
-    return selection.dilution(0.5 if math.isnan(place.site.rate) else place.site.rate)
+def _law(rate: float, selection: Selection) -> Dilution:
+    """Return the law for a rate; where it is known only when it runs, alpha alone counts."""
+    return selection.dilution(0.5 if math.isnan(rate) else rate)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -19,12 +19,12 @@ from quantal.torch.swapping import Rerouted, layer_for
 __all__ = ["Place", "places", "sites"]
 
 
-@dataclass(frozen=True)
-class Place:
-    """A site and its module."""
+class Place(NamedTuple):
+    """A site, its module, and the function of torch through which it draws, by its name."""
 
     site: Site
     module: nn.Module
+    through: str = ""
 
 
 def sites(model: nn.Module) -> Sites:
@@ -57,37 +57,42 @@ def places(model: nn.Module) -> Iterator[Place]:
     if not isinstance(model, nn.Module):
         raise wrong_type("model", "a torch.nn.Module", model)
     for name, module in model.named_modules():
-        for site in _sites_of(name, module):
-            yield Place(site, module)
+        kind = type(module).__name__
+        if isinstance(module, torch.jit.ScriptModule):
+            if _drops(module):
+                reason = "scripted code cannot be changed: convert before torch.jit.script"
+                yield Place(Site(name, module.original_name, math.nan, None, reason), module)
+        elif isinstance(module, QSD):
+            yield Place(Site(name, kind, module.p, module.alpha), module)
+        elif layer := layer_for(module):
+            # The function that each of these layers calls has the name of the layer.
+            yield Place(Site(name, kind, module.p), module, layer.__name__.replace("QSD", "dropout"))
+        elif isinstance(module, nn.AlphaDropout | nn.FeatureAlphaDropout):
+            reason = "this layer follows a law other than dropout's"
+            yield Place(Site(name, kind, module.p, None, reason), module)
+        else:
+            yield from _without_a_layer(name, module)
 
 
-def _sites_of(name: str, module: nn.Module) -> Iterator[Site]:
-    kind = type(module).__name__
-    alpha = module._qsd_alpha if isinstance(module, Rerouted) else None
-    if isinstance(module, torch.jit.ScriptModule):
-        if _drops(module):
-            reason = "scripted code cannot be changed: convert before torch.jit.script"
-            yield Site(name, module.original_name, math.nan, None, reason)
-    elif isinstance(module, QSD):
-        yield Site(name, kind, module.p, module.alpha)
-    elif isinstance(module, nn.RNNBase):
-        if module.dropout and module.num_layers > 1:  # with one layer there is no between
-            yield Site(name, kind, module.dropout, alpha)
-    elif isinstance(module, nn.MultiheadAttention):
-        if module.dropout:
-            yield Site(name, kind, module.dropout, alpha)
-    elif layer_for(module):
-        yield Site(name, kind, module.p)
-    elif isinstance(module, nn.AlphaDropout | nn.FeatureAlphaDropout):
-        yield Site(name, kind, module.p, None, "this layer follows a law other than dropout's")
-    else:
-        found = calls(module)
-        for call in found:
-            reached = None if call.unreached else alpha
-            where = f"{name}.forward".lstrip(".")
-            yield Site(where, call.function, call.rate, reached, call.unreached)
-        if isinstance(module, _DropoutNd) and not found:
-            yield Site(name, kind, module.p, None, "its forward is its own, and cannot be read")
+def _without_a_layer(name: str, module: nn.Module) -> Iterator[Place]:
+    """Walk through dropout that is an option of a module, or a call in its code."""
+    alphas = module._qsd_alphas if isinstance(module, Rerouted) else {}
+    kind, through = type(module).__name__, ""
+    if isinstance(module, nn.MultiheadAttention):
+        through = "multi_head_attention_forward"
+    elif isinstance(module, nn.RNNBase) and module.num_layers > 1:  # with one, no layer is between
+        through = module.mode.lower()
+    if through and module.dropout:
+        yield Place(Site(name, kind, module.dropout, alphas.get(through)), module, through)
+    found = calls(module)
+    for call in found:
+        alpha = alphas.get(call.through)
+        where = f"{name}.forward".lstrip(".")
+        site = Site(where, call.written, call.rate, alpha, call.unreached)
+        yield Place(site, module, call.through)
+    if isinstance(module, _DropoutNd) and not found:
+        reason = "its forward is its own, and no call in it is known"
+        yield Place(Site(name, kind, module.p, None, reason), module)
 
 
 def _drops(module: torch.jit.ScriptModule) -> bool:

@@ -24,49 +24,61 @@ _KEYWORDS = ("p", "dropout_p", "dropout")
 _POSITIONS = {F.scaled_dot_product_attention: (4, 0.0), F.multi_head_attention_forward: (10, 0.0)}
 _OTHER_LAWS = (F.alpha_dropout, F.feature_alpha_dropout, torch.alpha_dropout, torch.feature_dropout)
 # Of the attention functions of Hugging Face, those that end in functions of torch.
-_ATTENTION = ("eager", "sdpa")
+_ATTENTION = {"eager": F.dropout, "sdpa": F.scaled_dot_product_attention}
 
 
 class Call(NamedTuple):
-    """A call that drops units, in the code of a module."""
+    """A call that drops units, in the code of a module.
 
-    function: str
+    Attributes
+    ----------
+    written : str
+        The function, as the code has it.
+    rate : float
+        The rate; NaN if it cannot be read, as that of a local variable.
+    through : str
+        The name of torch's function that draws in the end, if it can be rerouted.
+    unreached : str
+        Why it cannot.
+    """
+
+    written: str
     rate: float
+    through: str
     unreached: str
 
 
 class _Seen(NamedTuple):
     """The same in the code of a class, where the rate is but an expression."""
 
-    function: str
+    written: str
     called: Any
     rate: ast.expr
 
 
 def calls(module: nn.Module) -> list[Call]:
-    """Return the calls in a module's forward and in what it calls of its class and file.
-
-    A rate that cannot be read, such as that of a local variable, is NaN.
-    """
+    """Return the calls in a module's forward and in what it calls of its class and file."""
     found = []
     for seen in _seen(type(module)):
         try:
             rate = float(_value(seen.rate, module))
         except (AttributeError, LookupError, TypeError, ValueError):
             rate = math.nan
-        found.append(Call(seen.function, rate, _why_not(seen, module)))
+        found.append(Call(seen.written, rate, *_end_of(seen, module)))
     return found
 
 
-def _why_not(seen: _Seen, module: nn.Module) -> str:
-    if seen.called in REROUTED:
-        return ""
-    if seen.called in _OTHER_LAWS:
-        return "this function follows a law other than dropout's"
-    chosen = getattr(getattr(module, "config", None), "_attn_implementation", None)
-    if seen.called is None and chosen in _ATTENTION:
-        return ""
-    return "dropout in the forward code, passed to a function that is not torch's own"
+def _end_of(seen: _Seen, module: nn.Module) -> tuple[str, str]:
+    """Return the function that a call ends in, or why it cannot be rerouted."""
+    end = seen.called
+    if end is None:
+        config = getattr(module, "config", None)
+        end = _ATTENTION.get(getattr(config, "_attn_implementation", None))
+    if end in REROUTED:
+        return end.__name__, ""
+    if end in _OTHER_LAWS:
+        return "", "this function follows a law other than dropout's"
+    return "", "dropout in the forward code, passed to a function that is not torch's own"
 
 
 @functools.cache

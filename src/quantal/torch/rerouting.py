@@ -23,20 +23,20 @@ class Rerouting(TorchFunctionMode):
 
     Parameters
     ----------
-    alpha : float
-        The homogeneity; the rate is what the function is called with.
+    alphas : dict
+        The homogeneity for each function, by its name; the rate is what it is called with.
 
     Examples
     --------
-    >>> with Rerouting(1.0):
+    >>> with Rerouting({"dropout": 1.0}):
     ...     y = F.dropout(torch.ones(1000), 0.5)
     >>> bool(y.max() > 2)
     True
     """
 
-    def __init__(self, alpha: float) -> None:
+    def __init__(self, alphas: dict[str, float]) -> None:
         super().__init__()
-        self.alpha = alpha
+        self.alphas = alphas
 
     def __torch_function__(
         self,
@@ -46,8 +46,8 @@ class Rerouting(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Call what takes the place of the function, or else the function itself."""
-        if func in REROUTED:
-            return REROUTED[func](self.alpha, *args, **(kwargs or {}))
+        if func in REROUTED and func.__name__ in self.alphas:
+            return REROUTED[func](self.alphas[func.__name__], *args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
 
 

@@ -48,28 +48,31 @@ class Rerouted(nn.Module):
     """What a module gains whose own code drops units: QSD in training, and nothing else."""
 
     _native: ClassVar[type[nn.Module]]
-    _qsd_alpha: float
+    _qsd_alphas: dict[str, float]  # for each function of torch that draws in its code
 
     def extra_repr(self) -> str:
         """Return that of the module, and alpha."""
-        return ", ".join(filter(None, [super().extra_repr(), f"alpha={self._qsd_alpha}"]))
+        alphas = (f"alpha={alpha}" for alpha in dict.fromkeys(self._qsd_alphas.values()))
+        return ", ".join(filter(None, [super().extra_repr(), *alphas]))
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         # The class cannot be found by its name, but made again.
         return _empty, (self._native,), self.__getstate__()
 
 
-def reroute(module: nn.Module, alpha: float) -> None:
-    """Turn a module into one whose own code draws QSD."""
-    module.__class__ = _rerouted(type(module))
-    module._qsd_alpha = alpha
+def reroute(module: nn.Module, function: str, alpha: float) -> None:
+    """Turn a module into one whose own code draws QSD where it calls a function of torch."""
+    if not isinstance(module, Rerouted):
+        module.__class__ = _rerouted(type(module))
+        module._qsd_alphas = {}
+    module._qsd_alphas[function] = alpha
 
 
 def restore(module: nn.Module) -> None:
     """Undo `to_qsd` and `reroute`; leave any other module alone."""
     if isinstance(module, Rerouted):
         module.__class__ = module._native
-        del module._qsd_alpha
+        del module._qsd_alphas
     elif isinstance(module, QSD) and "_native" in module.__dict__:
         rate, native = module.p, module._native
         for name in module._added:
@@ -86,7 +89,7 @@ def _rerouted(cls: type[nn.Module]) -> type[nn.Module]:
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not self.training:
             return cls.forward(self, *args, **kwargs)
-        with Rerouting(self._qsd_alpha):
+        with Rerouting(self._qsd_alphas):
             return cls.forward(self, *args, **kwargs)
 
     same = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}

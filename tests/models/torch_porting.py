@@ -1,0 +1,103 @@
+"""What must hold for every torch model of another library that is converted."""
+
+import copy
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from quantal.torch import convert, predict_mc, revert, sites
+
+
+class NativeDraws(TorchDispatchMode):
+    """Counts what torch's own dropout draws with, however it was called."""
+
+    def __enter__(self):
+        self.count = 0
+        return super().__enter__()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += "bernoulli" in str(func) or "native_dropout" in str(func)
+        return func(*args, **(kwargs or {}))
+
+
+def anatomy(model):
+    """Objects, classes and attributes."""
+    return [(id(m), type(m), set(m.__dict__), m.training) for m in model.modules()]
+
+
+def tensors(output):
+    return [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
+
+
+def evaluate(model, x):
+    modes = {module: module.training for module in model.modules()}
+    with torch.no_grad():
+        output = tensors(model.eval()(**x))
+    for module, mode in modes.items():
+        module.training = mode
+    return output
+
+
+def same(first, second):
+    return len(first) == len(second) and all(map(torch.equal, first, second))
+
+
+def train(model, run, x, loss, steps=4):
+    """Take some steps; return the loss in evaluation before and after them."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    before = loss(model.eval()(**x)).item()
+    model.train()
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss(run(**x)).backward()
+        optimizer.step()
+    after = loss(model.eval()(**x)).item()
+    model.train()
+    return before, after
+
+
+def check(model, x, loss, tmp_path, alpha=0.5, backend="aot_eager"):
+    """Port a model in training mode, with keyword inputs, and back."""
+    model.train()
+    native, before, expected = copy.deepcopy(model), anatomy(model), evaluate(model, x)
+    with NativeDraws() as draws:
+        model(**x)
+    assert draws.count > 0
+
+    rates = [(site.name, site.rate) for site in sites(model)]
+    assert convert(model, alpha) is model
+    ported = sites(model)
+    assert all(site.alpha == alpha and not site.unreached for site in ported), ported
+    assert [(site.name, site.rate) for site in ported] == rates
+    with NativeDraws() as draws:
+        first, second = tensors(model(**x)), tensors(model(**x))
+    assert draws.count == 0
+    assert not same(first, second)
+    assert same(evaluate(model, x), expected)
+
+    mean, std = predict_mc(model, x, 3)
+    assert type(mean) is type(std) is type(native(**x))
+    assert sum(part.sum() for part in tensors(std) if part.is_floating_point()) > 0
+
+    # Checkpoints go both ways, the second one with trained weights.
+    file = tmp_path / "model.pt"
+    torch.save(native.state_dict(), file)
+    model.load_state_dict(torch.load(file), strict=True)
+    start, end = train(model, model, x, loss)
+    assert end < start
+    start, end = train(model, torch.compile(model, backend=backend), x, loss)
+    assert end < start
+    torch.save(model.state_dict(), file)
+    native.load_state_dict(torch.load(file), strict=True)
+    trained = evaluate(model, x)
+    assert same(evaluate(native, x), trained)
+
+    for again in (copy.deepcopy(model), model):
+        revert(again)
+        assert same(evaluate(again, x), trained)
+        assert [part[1:] for part in anatomy(again)] == [part[1:] for part in before]
+    assert anatomy(model) == before
+    assert [(site.name, site.rate, site.alpha) for site in sites(model)] == [
+        (name, rate, None) for name, rate in rates
+    ]
