@@ -3,11 +3,16 @@
 import pytest
 import torch
 import transformers
-from torch_porting import NativeDraws, check
+from torch_porting import NativeDraws, check, train
 
 from quantal.torch import convert, revert, sites
 
-SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+SMALL = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+}
 
 
 def tokens(length=6):
@@ -15,7 +20,7 @@ def tokens(length=6):
 
 
 def bert(**options):
-    config = transformers.BertConfig(vocab_size=12, **SMALL, **options)
+    config = transformers.BertConfig(**{"vocab_size": 12, **SMALL, **options})
     mask = torch.tensor([[1] * 6, [1] * 4 + [0] * 2])
     x = {"input_ids": tokens(), "attention_mask": mask, "labels": torch.tensor([0, 1])}
     return transformers.BertForSequenceClassification(config), x
@@ -43,12 +48,20 @@ def vit(**options):
         image_size=16, patch_size=8, attention_probs_dropout_prob=0.1, hidden_dropout_prob=0.1,
         **SMALL, **options,
     )  # fmt: skip
-    x = {"pixel_values": torch.linspace(-1, 1, 1536).view(2, 3, 16, 16), "labels": torch.tensor([0, 1])}
+    x = {
+        "pixel_values": torch.linspace(-1, 1, 1536).view(2, 3, 16, 16),
+        "labels": torch.tensor([0, 1]),
+    }
     return transformers.ViTForImageClassification(config), x
 
 
 # How many places each has: layers of dropout, and calls of attention.
-SITES = {bert: (2 + 2 * 3, 2), gpt2: (1 + 2 * 3, 2), t5: (2 + 2 * 3 + 2 * 4, 2 + 2 * 2), vit: (1 + 2, 2)}
+SITES = {
+    bert: (2 + 2 * 3, 2),
+    gpt2: (1 + 2 * 3, 2),
+    t5: (2 + 2 * 3 + 2 * 4, 2 + 2 * 2),
+    vit: (1 + 2, 2),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +69,8 @@ def seed():
     torch.manual_seed(0)
 
 
+# torch 2.13: where a graph breaks, as within GPT-2, the compiler looks at .grad itself.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 @pytest.mark.parametrize("make", SITES, ids=lambda make: make.__name__)
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
 def test_ported(make, implementation, tmp_path):
@@ -64,12 +79,17 @@ def test_ported(make, implementation, tmp_path):
     calls = [site for site in found if site.name.endswith(".forward")]
     assert (len(found) - len(calls), len(calls)) == SITES[make], found
     assert {site.rate for site in found} == {0.1}
-    check(model, x, lambda output: output.loss, tmp_path)
+    check(model, x, lambda output: output.loss, tmp_path, fullgraph=make is not gpt2)
 
 
-def test_compiled_by_inductor(tmp_path):
-    model, x = bert()
-    check(model, x, lambda output: output.loss, tmp_path, backend="inductor")
+# torch 2.13: its compiler imports code that uses TorchScript, which it deprecates.
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
+def test_compiled_by_inductor():
+    model, x = bert(num_hidden_layers=1)
+    convert(model, 0.5)
+    compiled = torch.compile(model, fullgraph=True)
+    start, end = train(model, compiled, x, lambda output: output.loss)
+    assert end < start
 
 
 def test_attention_that_is_not_torchs_is_named():
@@ -92,7 +112,7 @@ def test_attention_weights_alone():
     assert draws.count == 1 + 2 * 2  # the embedding's; of each layer, resid_dropout and the MLP's
 
 
-def test_gradient_checkpointing(tmp_path):
+def test_gradient_checkpointing():
     model, x = bert()
     convert(model, 0.5).train()
     gradients = []
@@ -117,6 +137,11 @@ def test_saved_and_loaded_as_usual(tmp_path):
 
 def test_generation():
     model, _ = gpt2()
-    kwargs = {"input_ids": tokens()[:, :3], "max_new_tokens": 3, "do_sample": False, "pad_token_id": 0}
+    kwargs = {
+        "input_ids": tokens()[:, :3],
+        "max_new_tokens": 3,
+        "do_sample": False,
+        "pad_token_id": 0,
+    }
     expected = model.eval().generate(**kwargs)
     assert torch.equal(convert(model, 0.5).generate(**kwargs), expected)

@@ -98,7 +98,9 @@ def test_nothing_to_swap():
         assert shape_of(model) == before
 
 
-@pytest.mark.parametrize("alpha", [0.0, -1.0, "1", None, lambda rate: 0.3 - rate, lambda rate: "no"])
+@pytest.mark.parametrize(
+    "alpha", [0.0, -1.0, "1", None, lambda rate: 0.3 - rate, lambda rate: "no"]
+)
 def test_a_wrong_alpha_changes_nothing(alpha):
     model = Net()
     before = shape_of(model)

@@ -109,11 +109,13 @@ def test_only_attention_that_drops_is_converted():
 
 
 PRODUCTS = {
-    "plain": lambda: {},
+    "plain": dict,
     "causal": lambda: {"is_causal": True},
     "scaled": lambda: {"scale": 0.3},
     "boolean": lambda: {"attn_mask": torch.ones(5, 7, dtype=torch.bool).tril()},
-    "none in sight": lambda: {"attn_mask": torch.arange(7) > torch.tensor([[-1], [2], [6], [3], [0]])},
+    "none in sight": lambda: {
+        "attn_mask": torch.arange(7) > torch.tensor([[-1], [2], [6], [3], [0]])
+    },
     "added": lambda: {"attn_mask": torch.randn(3, 1, 5, 7)},
     "grouped": lambda: {"enable_gqa": True},
 }
@@ -136,7 +138,9 @@ def test_it_is_torchs_scaled_dot_product(product, dtype):
     # In half precision torch rounds after other steps: to 8 bits, of numbers up to 4.
     bound = {"atol": 2**-5, "rtol": 2**-6} if dtype == torch.bfloat16 else {}
     torch.testing.assert_close(got, expected, **bound)
-    for mine, theirs in zip(*(torch.autograd.grad(y.sum(), x) for y in (got, expected)), strict=True):
+    for mine, theirs in zip(
+        *(torch.autograd.grad(y.sum(), x) for y in (got, expected)), strict=True
+    ):
         torch.testing.assert_close(mine, theirs, **bound)
 
 

@@ -39,9 +39,11 @@ class Attention(nn.Module):
 class Many(nn.Module):
     """Calls by all their names, one of them with a rate that is known only when it runs."""
 
+    rate = "0.2"
+
     def forward(self, x, rate=0.4):
         x = bare(x, 0.1, self.training)
-        x = torch.nn.functional.dropout1d(x, float(0.2), self.training)
+        x = torch.nn.functional.dropout1d(x, float(self.rate), self.training)
         x = torch.dropout(x, 0.3, self.training)
         return helper(self.method(x), rate)
 
@@ -215,7 +217,10 @@ def test_one_inside_another_keeps_its_own_alpha():
 
     module = convert(Outer(), 1.0, include="inner.forward")
     convert(module, math.inf)
-    assert [(s.name, s.alpha) for s in sites(module)] == [("forward", math.inf), ("inner.forward", 1.0)]
+    assert [(s.name, s.alpha) for s in sites(module)] == [
+        ("forward", math.inf),
+        ("inner.forward", 1.0),
+    ]
     inner, outer = module(torch.ones(500))
     assert inner.unique().numel() > 100
     assert outer.unique().numel() == 2

@@ -27,9 +27,8 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """Do what torch's function of this name does, with QSD for its dropout."""
     if dropout_p == 0:  # nothing to draw, so torch may take its fused kernels
-        options = {"scale": scale, "enable_gqa": enable_gqa}
         return F.scaled_dot_product_attention(
-            query, key, value, attn_mask, 0.0, is_causal, **options
+            query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa
         )
     if enable_gqa:
         groups = query.shape[-3] // key.shape[-3]
@@ -83,7 +82,7 @@ def multi_head_attention_forward(
         matrices = in_proj_weight.chunk(3)
     biases = (None, None, None) if in_proj_bias is None else in_proj_bias.chunk(3)
     q, k, v = map(F.linear, (query, key, value), matrices, biases)
-    if bias_k is not None:
+    if bias_k is not None and bias_v is not None:
         k, v = (torch.cat([x, b.expand(-1, batch, -1)]) for x, b in ((k, bias_k), (v, bias_v)))
     q, k, v = (x.unflatten(-1, (num_heads, -1)).permute(1, 2, 0, 3) for x in (q, k, v))
     if add_zero_attn:

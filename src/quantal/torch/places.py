@@ -66,7 +66,9 @@ def places(model: nn.Module) -> Iterator[Place]:
             yield Place(Site(name, kind, module.p, module.alpha), module)
         elif layer := layer_for(module):
             # The function that each of these layers calls has the name of the layer.
-            yield Place(Site(name, kind, module.p), module, layer.__name__.replace("QSD", "dropout"))
+            yield Place(
+                Site(name, kind, module.p), module, layer.__name__.replace("QSD", "dropout")
+            )
         elif isinstance(module, nn.AlphaDropout | nn.FeatureAlphaDropout):
             reason = "this layer follows a law other than dropout's"
             yield Place(Site(name, kind, module.p, None, reason), module)

@@ -58,8 +58,9 @@ class _Seen(NamedTuple):
 
 def calls(module: nn.Module) -> list[Call]:
     """Return the calls in a module's forward and in what it calls of its class and file."""
+    cls: Any = type(module)
     found = []
-    for seen in _seen(type(module)):
+    for seen in _seen(cls):
         try:
             rate = float(_value(seen.rate, module))
         except (AttributeError, LookupError, TypeError, ValueError):
@@ -73,7 +74,7 @@ def _end_of(seen: _Seen, module: nn.Module) -> tuple[str, str]:
     end = seen.called
     if end is None:
         config = getattr(module, "config", None)
-        end = _ATTENTION.get(getattr(config, "_attn_implementation", None))
+        end = _ATTENTION.get(getattr(config, "_attn_implementation", ""))
     if end in REROUTED:
         return end.__name__, ""
     if end in _OTHER_LAWS:
@@ -125,7 +126,9 @@ def _tree(function: FunctionType) -> ast.Module:
 
 def _in(function: FunctionType) -> Iterator[_Seen]:
     for node in ast.walk(_tree(function)):
-        if not isinstance(node, ast.Call) or ast.unparse(node.func).startswith(("self.", "super()")):
+        if not isinstance(node, ast.Call) or ast.unparse(node.func).startswith(
+            ("self.", "super()")
+        ):
             continue
         called = _resolved(node.func, function.__globals__)
         given = {k.arg: k.value for k in node.keywords}

@@ -63,7 +63,8 @@ class Rerouted(nn.Module):
 def reroute(module: nn.Module, function: str, alpha: float) -> None:
     """Turn a module into one whose own code draws QSD where it calls a function of torch."""
     if not isinstance(module, Rerouted):
-        module.__class__ = _rerouted(type(module))
+        native: Any = type(module)
+        module.__class__ = _rerouted(native)
         module._qsd_alphas = {}
     module._qsd_alphas[function] = alpha
 
@@ -96,6 +97,6 @@ def _rerouted(cls: type[nn.Module]) -> type[nn.Module]:
     return type(cls.__name__, (Rerouted, cls), {"forward": forward, "_native": cls, **same})
 
 
-def _empty(cls: type[nn.Module]) -> nn.Module:
-    made = _rerouted(cls)
+def _empty(cls: Any) -> nn.Module:
+    made: Any = _rerouted(cls)
     return made.__new__(made)
