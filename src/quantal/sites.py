@@ -63,10 +63,10 @@ class Site:
 
     @property
     def mean_gain(self) -> float:
-        """The mean of the coefficients, E[c]: 1 for dropout; NaN if it depends on an unread rate."""
-        if self.alpha is None or math.isnan(self.rate):
-            return 1.0 if self.alpha is None else math.nan
-        return Dilution(self.rate, self.alpha).mean
+        """The mean of the coefficients, E[c]: 1 for dropout; NaN if the rate cannot be read."""
+        if self.alpha is None:
+            return 1.0
+        return math.nan if math.isnan(self.rate) else Dilution(self.rate, self.alpha).mean
 
 
 class Sites(tuple[Site, ...]):

@@ -70,6 +70,17 @@ class Elsewhere(nn.Module):
         return attend(self.drop(x), dropout_p=0.5)
 
 
+class Held(nn.Module):
+    """Holds the function that it calls."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x, dropout_p=0.5)
+
+
 class OtherLaw(nn.Module):
     def forward(self, x):
         return F.alpha_dropout(x, 0.25, self.training)
@@ -174,6 +185,12 @@ def test_what_is_not_torchs_own_is_named():
         convert(module, 1.0, strict=False)
     assert [s.alpha for s in sites(module)] == [None, 1.0]
     convert(revert(module), 1.0, exclude="forward")
+    with pytest.raises(
+        ValueError, match=r"forward \(self\.function\): dropout in the forward code"
+    ):
+        convert(Held(len), 1.0)
+    assert not sites(Held(nn.Identity()))
+    assert [s.kind for s in sites(Held(F.scaled_dot_product_attention))] == ["self.function"]
     with pytest.raises(ValueError, match=r"F\.alpha_dropout.* law other than dropout's"):
         convert(OtherLaw(), 1.0)
 

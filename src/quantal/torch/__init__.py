@@ -1,4 +1,4 @@
-"""QSD for PyTorch: `dilute` for tensors, layers in the place of dropout, and `convert` for models."""
+"""QSD for PyTorch: `dilute` for tensors, layers in the place of dropout, `convert` for models."""
 
 from quantal.checks import require
 

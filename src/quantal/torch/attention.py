@@ -27,8 +27,9 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """Do what torch's function of this name does, with QSD for its dropout."""
     if dropout_p == 0:  # nothing to draw, so torch may take its fused kernels
+        grouped = {"enable_gqa": True} if enable_gqa else {}  # torch 2.4 does not know it
         return F.scaled_dot_product_attention(
-            query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa
+            query, key, value, attn_mask, 0.0, is_causal, scale=scale, **grouped
         )
     if enable_gqa:
         groups = query.shape[-3] // key.shape[-3]

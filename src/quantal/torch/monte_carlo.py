@@ -17,7 +17,7 @@ __all__ = ["masks_on", "predict_mc"]
 
 
 @contextlib.contextmanager
-def masks_on(model: nn.Module, *, native: bool = False) -> Iterator[None]:
+def masks_on(model: nn.Module, native: bool = False) -> Iterator[None]:
     """Within it, the model is in evaluation, except that its QSD draws.
 
     Parameters

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import functools
 import inspect
 import math
 import textwrap
-from collections.abc import Iterator
-from types import FunctionType
+from collections.abc import Hashable, Iterator, Mapping
+from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +26,8 @@ _POSITIONS = {F.scaled_dot_product_attention: (4, 0.0), F.multi_head_attention_f
 _OTHER_LAWS = (F.alpha_dropout, F.feature_alpha_dropout, torch.alpha_dropout, torch.feature_dropout)
 # Of the attention functions of Hugging Face, those that end in functions of torch.
 _ATTENTION = {"eager": F.dropout, "sdpa": F.scaled_dot_product_attention}
+
+_Names = Mapping[str, Any]
 
 
 class Call(NamedTuple):
@@ -48,47 +51,53 @@ class Call(NamedTuple):
     unreached: str
 
 
-class _Seen(NamedTuple):
-    """The same in the code of a class, where the rate is but an expression."""
-
-    written: str
-    called: Any
-    rate: ast.expr
-
-
 def calls(module: nn.Module) -> list[Call]:
-    """Return the calls in a module's forward and in what it calls of its class and file."""
+    """Return the calls in a module's forward and in what it calls of its class and package."""
     cls: Any = type(module)
-    found = []
-    for seen in _seen(cls):
-        try:
-            rate = float(_value(seen.rate, module))
-        except (AttributeError, LookupError, TypeError, ValueError):
-            rate = math.nan
-        found.append(Call(seen.written, rate, *_end_of(seen, module)))
-    return found
+    judged = (_judged(call, {**names, "self": module}) for call, names in _calls_of(cls))
+    return [call for call in judged if call is not None]
 
 
-def _end_of(seen: _Seen, module: nn.Module) -> tuple[str, str]:
-    """Return the function that a call ends in, or why it cannot be rerouted."""
-    end = seen.called
-    if end is None:
-        config = getattr(module, "config", None)
-        end = _ATTENTION.get(getattr(config, "_attn_implementation", ""))
-    if end in REROUTED:
-        return end.__name__, ""
-    if end in _OTHER_LAWS:
-        return "", "this function follows a law other than dropout's"
-    return "", "dropout in the forward code, passed to a function that is not torch's own"
+def _judged(call: ast.Call, names: _Names) -> Call | None:
+    """Return a call if it drops units, given what the names in it stand for."""
+    passed = {keyword.arg: keyword.value for keyword in call.keywords}
+    asked = bool(passed.keys() & {"dropout", "dropout_p"})
+    called = _value(call.func, names)
+    if called is None and asked:  # a local variable
+        config = getattr(names["self"], "config", None)
+        called = _ATTENTION.get(getattr(config, "_attn_implementation", ""))
+    through = unreached = ""
+    known = isinstance(called, Hashable)
+    if known and called in REROUTED:
+        through = called.__name__
+    elif known and called in _OTHER_LAWS:
+        unreached = "this function follows a law other than dropout's"
+    elif not asked or isinstance(called, type | nn.Module | MethodType) or _near(called, names):
+        return None  # it does not drop units, or is looked at by itself
+    else:
+        unreached = "dropout in the forward code, passed to a function that is not torch's own"
+    position, default = _POSITIONS.get(called, (1, 0.5))
+    rates = [passed[k] for k in _KEYWORDS if k in passed] + call.args[position : position + 1]
+    rate = _value(rates[0], names) if rates else default
+    if rate == 0 and (not rates or isinstance(rates[0], ast.Constant)):
+        return None
+    rate = rate if isinstance(rate, int | float) else math.nan
+    return Call(ast.unparse(call.func), rate, through, unreached)
 
 
 @functools.cache
-def _seen(cls: type[nn.Module]) -> tuple[_Seen, ...]:
-    return tuple(seen for function in _functions(cls) for seen in _in(function))
+def _calls_of(cls: type[nn.Module]) -> list[tuple[ast.Call, _Names]]:
+    """Return all calls in the code of a class, with the global names there."""
+    return [
+        (node, function.__globals__)
+        for function in _functions(cls)
+        for node in ast.walk(_tree(function))
+        if isinstance(node, ast.Call)
+    ]
 
 
 def _functions(cls: type[nn.Module]) -> Iterator[FunctionType]:
-    """Walk through forward, what it calls of its class, and of the file it stands in."""
+    """Walk through forward, and what it calls of its class and of its package."""
     waiting: list[Any] = [cls.forward]
     met = set()
     while waiting:
@@ -97,7 +106,7 @@ def _functions(cls: type[nn.Module]) -> Iterator[FunctionType]:
             continue
         met.add(function)
         where = function.__module__
-        if where.startswith("torch.nn.") and not where.endswith(".dropout"):
+        if where.startswith("torch.") and where != "torch.nn.modules.dropout":
             continue  # the other layers of torch that drop units are known by their attributes
         yield function
         for node in ast.walk(_tree(function)):
@@ -106,14 +115,16 @@ def _functions(cls: type[nn.Module]) -> Iterator[FunctionType]:
                     waiting.append(inspect.getattr_static(cls, name, None))
                 case ast.Attribute(ast.Call(ast.Name("super")), name):
                     waiting += [base.__dict__.get(name) for base in cls.__mro__]
-                case ast.Call(ast.Name(name)):
-                    if _nearby(called := function.__globals__.get(name), function):
-                        waiting.append(called)
+                case ast.Call(called):
+                    if _near(found := _value(called, function.__globals__), function.__globals__):
+                        waiting.append(found)
 
 
-def _nearby(called: Any, function: FunctionType) -> bool:
-    """Whether a function is called that stands in the same file."""
-    return isinstance(called, FunctionType) and called.__module__ == function.__module__
+def _near(called: Any, names: _Names) -> bool:
+    """Whether a function is of the package that these global names belong to."""
+    if not isinstance(called, FunctionType):
+        return False
+    return called.__module__.split(".")[0] == names["__name__"].split(".")[0]
 
 
 @functools.cache
@@ -124,50 +135,24 @@ def _tree(function: FunctionType) -> ast.Module:
         return ast.Module([], [])
 
 
-def _in(function: FunctionType) -> Iterator[_Seen]:
-    for node in ast.walk(_tree(function)):
-        if not isinstance(node, ast.Call) or ast.unparse(node.func).startswith(
-            ("self.", "super()")
-        ):
-            continue
-        called = _resolved(node.func, function.__globals__)
-        given = {k.arg: k.value for k in node.keywords}
-        known = called in REROUTED or called in _OTHER_LAWS
-        if not (known or {"dropout", "dropout_p"} & given.keys()):
-            continue
-        if isinstance(called, type) or _nearby(called, function):  # which is read itself
-            continue
-        position, default = _POSITIONS.get(called, (1, 0.5))
-        rates = [given[k] for k in _KEYWORDS if k in given] + node.args[position : position + 1]
-        rate = rates[0] if rates else ast.Constant(default)
-        if not (isinstance(rate, ast.Constant) and not rate.value):
-            yield _Seen(ast.unparse(node.func), called, rate)
-
-
-def _resolved(node: ast.expr, names: dict[str, Any]) -> Any:
-    match node:
-        case ast.Name(name):
-            return names.get(name)
-        case ast.Attribute(value, name):
-            return getattr(_resolved(value, names), name, None)
-    return None  # a local variable, say
-
-
-def _value(node: ast.expr, module: nn.Module) -> Any:
-    """Return what an expression gives in training, if it is one of the module's attributes."""
+def _value(node: ast.expr, names: _Names) -> Any:
+    """Return what an expression gives in training; None for most, such as a local variable."""
     match node:
         case ast.Constant(value):
             return value
-        case ast.Name("self"):
-            return module
+        case ast.Name(name):
+            return names.get(name, getattr(builtins, name, None))
         case ast.Attribute(ast.Name("self"), "training"):
             return True
+        case ast.Attribute(ast.Call(ast.Name("super")), name):
+            return getattr(names.get("self"), name, None)
         case ast.Attribute(value, name):
-            return getattr(_value(value, module), name)
+            return getattr(_value(value, names), name, None)
         case ast.IfExp(test, body, orelse):
-            return _value(body if _value(test, module) else orelse, module)
+            return _value(body if _value(test, names) else orelse, names)
         case ast.UnaryOp(ast.Not(), operand):
-            return not _value(operand, module)
+            return not _value(operand, names)
         case ast.Call(ast.Name("float"), [number]):
-            return float(_value(number, module))
-    raise LookupError(ast.unparse(node))
+            value = _value(number, names)
+            return None if value is None else float(value)
+    return None
