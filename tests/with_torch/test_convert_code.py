@@ -158,6 +158,13 @@ def test_every_way_to_write_it(cls):
 
 
 def test_a_function_for_alpha_needs_a_rate():
+    class Local(nn.Module):
+        def forward(self, x, rate=0.5):
+            return F.dropout(x, rate, self.training)
+
+    with pytest.raises(ValueError, match="alpha must be a number here"):
+        convert(Local(), lambda rate: rate)
+    assert values(convert(Local(), 1.0)) > 100
     with pytest.raises(ValueError, match="alpha must be a number here"):
         convert(Many(), lambda rate: rate)
     with pytest.warns(UnreachedWarning, match="alpha must be a number here"):
@@ -217,10 +224,16 @@ def test_what_is_left_out_inside():
     convert(module, 1.0, exclude="*.forward")
     assert [s.alpha for s in sites(module)] == [None, 1.0]
 
-    module = nn.Sequential(Attention())
+    class Projected(Attention):
+        def forward(self, x):
+            return super().forward(x), self.attn_drop(x)
+
+    module = nn.Sequential(Projected())
     convert(module, 1.0, exclude="*.attn_drop")
     assert [s.alpha for s in sites(module)] == [1.0, None]
-    assert values(module[0].attn_drop) == 2
+    attended, dropped = module(torch.ones(10, 10, 10, 10))
+    assert attended.unique().numel() > 100
+    assert dropped.unique().numel() == 2
 
 
 def test_one_inside_another_keeps_its_own_alpha():
