@@ -40,12 +40,13 @@ NEEDS = {
     "tests/examples/test_agreement*": ("torch", "keras", "tensorflow", "jax", "flax", "optax"),
     "tests/examples/test_sweep.py": ("torch", "ray"),
     "tests/together": ("torch", "tensorflow", "keras", "jax", "flax", "equinox"),
+    "tests/models": ("torch", "transformers", "timm", "keras", "jax", "flax", "equinox"),
 }
 # What --backend may ask for: the folders of tests.
 BACKENDS = {
     path.removeprefix("tests/").removeprefix("with_"): path
     for path in NEEDS
-    if path.startswith("tests/") and "*" not in path
+    if path.startswith("tests/") and "." not in path and "*" not in path
 }
 ROOT = Path(__file__).parent
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -62,8 +63,10 @@ class Site:
 
     @property
     def mean_gain(self) -> float:
-        """The mean of the coefficients, E[c]: 1 for dropout."""
-        return 1.0 if self.alpha is None else Dilution(self.rate, self.alpha).mean
+        """The mean of the coefficients, E[c]: 1 for dropout; NaN if the rate cannot be read."""
+        if self.alpha is None:
+            return 1.0
+        return math.nan if math.isnan(self.rate) else Dilution(self.rate, self.alpha).mean
 
 
 class Sites(tuple[Site, ...]):
