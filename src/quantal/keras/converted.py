@@ -46,6 +46,11 @@ class Converted:
         layer.pop("compile_config", None)  # Keras saves it beside this configuration, too
         return {"layer": layer, "alphas": [*(each for each in found if each[1]), *self._waiting]}
 
+    def __reduce__(self) -> Any:
+        # Keras pickles the file of a model, and a method of its class to read it: any model's does.
+        _, file = super().__reduce__()
+        return keras.Model._unpickle_model, file
+
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
         """Make the original layer, and convert it again."""

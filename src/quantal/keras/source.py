@@ -7,6 +7,7 @@ import functools
 import inspect
 import math
 import re
+import sys
 import textwrap
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import keras
 
 __all__ = ["Call", "calls"]
 
-_FUNCTION = re.compile(r"(^|_)dropout(_?\d?d)?$")
+_FUNCTION = re.compile(r"(^|[._])dropout(\dd)?$")
 _LIBRARIES = {"keras", "quantal", "tensorflow", "torch", "jax", "flax", "builtins", "abc"}
 
 
@@ -29,8 +30,7 @@ class Call(NamedTuple):
 def calls(layer: Any) -> list[Call]:
     """Return the calls of dropout functions in a layer's code, as far as it can be read.
 
-    Functions of frameworks are recognised by their name; calls of layers, ``self.dropout(x)``, are
-    none. In a layer that is not built yet, dropout layers made by its ``build`` are found, too.
+    Functions are recognised by their name; calls of layers, ``self.dropout(x)``, are none. In a layer that is not built yet, dropout layers made by its ``build`` are found, too.
     """
     if isinstance(layer, keras.layers.Lambda):
         names = getattr(getattr(layer.function, "__code__", None), "co_names", ())
@@ -50,16 +50,15 @@ def _call(function: str, rate: float, where: str) -> Call:
 @functools.cache
 def _in_class(cls: type) -> tuple[Call, ...]:
     try:
-        source = textwrap.dedent(inspect.getsource(cls))
-    except (OSError, TypeError):  # typed in, or compiled
+        tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+    except (OSError, TypeError, SyntaxError):  # typed in, or compiled
         return ()
+    known = set(vars(sys.modules[cls.__module__])) | _imported(tree)
     found = []
-    for method in ast.walk(ast.parse(source)):
-        if not isinstance(method, ast.FunctionDef):
-            continue
-        for node in ast.walk(method):
+    for method in ast.walk(tree):
+        for node in ast.walk(method) if isinstance(method, ast.FunctionDef) else ():
             name = _name(node.func) if isinstance(node, ast.Call) else ""
-            if name.startswith("self.") or not isinstance(node, ast.Call):
+            if name.split(".")[0] not in known:  # a variable: layers are called by these
                 continue
             if _FUNCTION.search(name):
                 found.append(_call(name, _rate(node), f"in {cls.__name__}.{method.name}"))
@@ -68,13 +67,19 @@ def _in_class(cls: type) -> tuple[Call, ...]:
     return tuple(found)
 
 
+def _imported(tree: ast.AST) -> set[str]:
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = [alias.asname or alias.name for node in imports for alias in node.names]
+    return {name.split(".")[0] for name in names}
+
+
 def _name(function: ast.expr) -> str:
     if isinstance(function, ast.Attribute):
         return f"{_name(function.value)}.{function.attr}"
     return function.id if isinstance(function, ast.Name) else ""
 
 
-def _rate(call: ast.Call) -> float:
+def _rate(call: Any) -> float:
     given = [k.value for k in call.keywords if k.arg in ("rate", "p")]
     first = 0 if _name(call.func).endswith("Dropout") else 1
     given += call.args[first : first + 1]
