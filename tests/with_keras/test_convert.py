@@ -97,7 +97,9 @@ def test_a_spatial_layer_draws_as_qsd_of_its_seed():
     layer = convert(layers.SpatialDropout2D(0.5, "channels_first", seed=1), 0.2)
     assert isinstance(layer, SpatialQSD2D)
     got = numpy(layer(ops.ones((8, 4, 3, 3)), training=True))
-    np.testing.assert_array_equal(got, coefficients(0.5, 0.2, (8, 4, 3, 3), broadcast_dims=(2, 3))[0])
+    np.testing.assert_array_equal(
+        got, coefficients(0.5, 0.2, (8, 4, 3, 3), broadcast_dims=(2, 3))[0]
+    )
 
 
 def test_a_recurrent_layer_draws_one_mask_for_all_steps():
@@ -158,7 +160,7 @@ def test_unbuilt_models():
     net = convert(Net(), 0.2)
     net(np.ones((2, 6, 4), np.float32))
     assert {site.alpha for site in sites(net)} == {0.2}
-    with pytest.raises(ValueError, match="layers.Dropout.*made by build: build the model first"):
+    with pytest.raises(ValueError, match=r"layers\.Dropout.*made by build: build the model first"):
         convert(LateBlock(), 0.2)
 
 

@@ -14,11 +14,10 @@ from quantal.keras.converted import (
     dilute_layer,
     dilute_option,
     mark_owners,
-    own,
     restore,
 )
 from quantal.keras.layers import QSD
-from quantal.keras.options import rates
+from quantal.keras.options import own, rates
 from quantal.keras.source import calls
 from quantal.keras.tree import forget_traces, walk
 from quantal.sites import Alpha, Pattern, Selection, Site, Sites
@@ -114,11 +113,12 @@ def sites(model: Any) -> Sites:
     --------
     >>> import keras
     >>> from keras import layers
-    >>> model = keras.Sequential([layers.LSTM(4, dropout=0.25, name="lstm"), layers.Dropout(0.5)])
+    >>> parts = layers.LSTM(4, dropout=0.2, name="lstm"), layers.Dropout(0.5, name="x")
+    >>> model = keras.Sequential(parts)
     >>> sites(convert(model, alpha=2.0, include="lstm*"))
     name               kind      rate  alpha  mean gain
-    lstm/cell/dropout  LSTMCell  0.25  2      1.091
-    dropout            Dropout   0.5   -      1
+    lstm/cell/dropout  LSTMCell  0.2   2      1.071
+    x                  Dropout   0.5   -      1
     2 sites, 1 of them QSD
     """
     return Sites(place.site for place in _places(model))

@@ -15,14 +15,21 @@ import keras
 
 from quantal.dilution import Dilution
 from quantal.keras.layers import QSD
-from quantal.keras.options import DilutedHeads, mixin_of
+from quantal.keras.options import mixin_of, own
 from quantal.keras.spatial import Spatial, SpatialQSD1D, SpatialQSD2D, SpatialQSD3D
-from quantal.keras.tree import Node, walk
+from quantal.keras.tree import walk
 
-__all__ = ["LAYERS", "Converted", "alphas", "dilute_layer", "dilute_option", "mark_owners"]
-__all__ += ["own", "restore"]
+__all__ = [
+    "LAYERS",
+    "Converted",
+    "alphas",
+    "dilute_layer",
+    "dilute_option",
+    "mark_owners",
+    "restore",
+]
 
-LAYERS = {
+LAYERS: dict[type, type[QSD]] = {
     keras.layers.Dropout: QSD,
     keras.layers.SpatialDropout1D: SpatialQSD1D,
     keras.layers.SpatialDropout2D: SpatialQSD2D,
@@ -48,8 +55,8 @@ class Converted:
 
     def __reduce__(self) -> Any:
         # Keras pickles the file of a model, and a method of its class to read it: any model's does.
-        _, file = super().__reduce__()
-        return keras.Model._unpickle_model, file
+        model: Any = super()
+        return keras.Model._unpickle_model, model.__reduce__()[1]
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
@@ -62,7 +69,7 @@ class Converted:
         )
         if missing := _apply(layer, found):
             become(layer, Unfinished)
-            layer._waiting = missing
+            vars(layer)["_waiting"] = missing
         return layer
 
 
@@ -79,21 +86,10 @@ class Unfinished:
         return outputs
 
 
-def own(layer: Any) -> Iterator[Node]:
-    """Yield what `walk` does, without the dropout layers that are a layer's option."""
-    options = set()
-    for node in walk(layer):
-        inner = getattr(node.layer, "_dropout_layer", None)
-        if mixin_of(node.layer) is DilutedHeads and (type(inner) is not QSD):
-            options.add(id(inner))
-        if id(node.layer) not in options:
-            yield node
-
-
 def alphas(layer: Any) -> dict[str, float]:
     """Return the alphas of a layer by option, the option of a whole layer being ``""``."""
-    if isinstance(layer, QSD):
-        return {"": layer.alpha} if isinstance(layer, Converted) else {}
+    if isinstance(layer, Converted) and isinstance(layer, QSD):
+        return {"": layer.alpha}
     inner = getattr(layer, "_dropout_layer", None)
     found = getattr(layer, "_alphas", {})
     return {"dropout": inner.alpha} if found and isinstance(inner, QSD) else dict(found)
@@ -109,7 +105,7 @@ def dilute_layer(layer: Any, dilution: Dilution) -> None:
         layer.data_format = vars(layer).get("data_format", "channels_last")
         layer.broadcast_dims = into._spatial_axes(layer.data_format)
     layer._begin(dilution)
-    layer._added = tuple(set(vars(layer)) - before) + ("_added",)
+    layer._added = (*(set(vars(layer)) - before), "_added")
 
 
 def dilute_option(layer: Any, option: str, alpha: float) -> None:
@@ -140,7 +136,7 @@ def _is_keras(cls: type) -> bool:
 
 def become(layer: Any, base: type | None = None) -> None:
     """Change the class of a layer: to QSD, or to its own with the methods of ``base``."""
-    original = getattr(type(layer), "_original", type(layer))
+    original: type = getattr(type(layer), "_original", type(layer))
     mixin = mixin_of(layer) if "_alphas" in vars(layer) else None
     _set_class(layer, _class_of(original, *(each for each in (base, mixin) if each)))
 
@@ -166,7 +162,7 @@ def restore(layer: Any) -> None:
 
 def _restore_class(layer: Any) -> None:
     if isinstance(layer, QSD):
-        vars(layer)["rate"] = layer.rate
+        layer.__dict__["rate"] = layer.rate  # where Dropout has it, and QSD a property
     _set_class(layer, type(layer)._original)
 
 
@@ -187,13 +183,13 @@ def _as_it_was(layer: Any) -> Iterator[None]:
             _set_class(part, cls)
 
 
-def _apply(layer: Any, within: list[Any]) -> list[Any]:
+def _apply(layer: Any, found: list[Any]) -> list[Any]:
     """Convert what a configuration says, and return what is not there."""
     nodes = {node.steps: node.layer for node in own(layer)}
     missing = []
-    for steps, found in within:
-        part = nodes.get(tuple(steps))
-        for option, alpha in found.items():
+    for steps, by_option in found:
+        part: Any = nodes.get(tuple(steps))
+        for option, alpha in by_option.items():
             if type(part) not in LAYERS if option == "" else mixin_of(part) is None:
                 missing.append([steps, {option: alpha}])
             elif option == "":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +11,9 @@ from keras import ops
 
 from quantal.dilution import Dilution
 from quantal.keras.layers import QSD, backend
+from quantal.keras.tree import Node, walk
 
-__all__ = ["DilutedAttention", "DilutedCell", "DilutedHeads", "mixin_of", "rates"]
+__all__ = ["DilutedAttention", "DilutedCell", "DilutedHeads", "mixin_of", "own", "rates"]
 
 
 @dataclass(frozen=True)
@@ -117,3 +119,14 @@ def rates(layer: Any) -> dict[str, float]:
         option = layer.dropout if option is None else option
         found = {"dropout": option if inner is None else inner.rate}
     return {name: rate for name, rate in found.items() if rate > 0}
+
+
+def own(layer: Any) -> Iterator[Node]:
+    """Yield what `walk` does, without the dropout layers that are a layer's option."""
+    options = set()
+    for node in walk(layer):
+        inner = getattr(node.layer, "_dropout_layer", None)
+        if mixin_of(node.layer) is DilutedHeads and type(inner) is not QSD:
+            options.add(id(inner))
+        if id(node.layer) not in options:
+            yield node

@@ -17,6 +17,7 @@ __all__ = ["Call", "calls"]
 
 _FUNCTION = re.compile(r"(^|[._])dropout(\dd)?$")
 _LIBRARIES = {"keras", "quantal", "tensorflow", "torch", "jax", "flax", "builtins", "abc"}
+_LATER = "made by build: build the model first, by a call or build(input_shape)"
 
 
 class Call(NamedTuple):
@@ -30,7 +31,8 @@ class Call(NamedTuple):
 def calls(layer: Any) -> list[Call]:
     """Return the calls of dropout functions in a layer's code, as far as it can be read.
 
-    Functions are recognised by their name; calls of layers, ``self.dropout(x)``, are none. In a layer that is not built yet, dropout layers made by its ``build`` are found, too.
+    Functions are recognised by their name; calls of layers, ``self.dropout(x)``, are none. In a
+    layer that is not built yet, dropout layers made by its ``build`` are found, too.
     """
     if isinstance(layer, keras.layers.Lambda):
         names = getattr(getattr(layer.function, "__code__", None), "co_names", ())
@@ -38,9 +40,6 @@ def calls(layer: Any) -> list[Call]:
     classes = [cls for cls in type(layer).__mro__ if cls.__module__.split(".")[0] not in _LIBRARIES]
     found = [call for cls in classes for call in _in_class(cls)]
     return [c for c in found if not (layer.built and c.reason == _LATER)]
-
-
-_LATER = "made by build: build the model first, by a call or build(input_shape)"
 
 
 def _call(function: str, rate: float, where: str) -> Call:
@@ -55,8 +54,8 @@ def _in_class(cls: type) -> tuple[Call, ...]:
         return ()
     known = set(vars(sys.modules[cls.__module__])) | _imported(tree)
     found = []
-    for method in ast.walk(tree):
-        for node in ast.walk(method) if isinstance(method, ast.FunctionDef) else ():
+    for method in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+        for node in ast.walk(method):
             name = _name(node.func) if isinstance(node, ast.Call) else ""
             if name.split(".")[0] not in known:  # a variable: layers are called by these
                 continue

@@ -55,7 +55,7 @@ class Spatial(QSD):
         first = 2 if layout == "channels_first" else 1
         return tuple(range(first, first + cls._dims))
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, Any]:  # noqa: D102
         config = super().get_config()
         del config["noise_shape"], config["broadcast_dims"]
         return {**config, "data_format": self.data_format}
