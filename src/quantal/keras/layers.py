@@ -93,7 +93,8 @@ class QSD(keras.layers.Layer):
             self.seed_generator = own if isinstance(own, generator) else generator(own)
         self._begin(dilution)
         self.supports_masking = True
-        self._build_at_init()
+        if hasattr(self, "_build_at_init"):  # not in Keras below 3.9, which builds with a call
+            self._build_at_init()
 
     def _begin(self, dilution: Dilution) -> None:
         """Take the first law."""
