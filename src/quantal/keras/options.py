@@ -21,7 +21,7 @@ class _Law:
     """What a backend reads of a QSD layer, for a draw in a layer that is none."""
 
     dilution: Dilution
-    seed: int | None
+    seed: Any
     seed_generator: Any
     p_broadcast_dims: tuple[int, ...] = ()
     _tables: None = None
@@ -43,7 +43,9 @@ class _Diluted:
     def _dilute(self, option: str, x: Any) -> Any:
         layer: Any = self
         dilution = Dilution(getattr(layer, option), self._alphas[option])
-        return backend.dilute(_Law(dilution, layer.seed, layer.seed_generator), x, ())
+        generator = layer.seed_generator
+        seed = getattr(layer, "seed", generator)  # which Attention of Keras 3.5 does not keep
+        return backend.dilute(_Law(dilution, seed, generator), x, ())
 
 
 class DilutedCell(_Diluted):
