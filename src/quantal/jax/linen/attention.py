@@ -48,9 +48,14 @@ class QSDAttention:
             of_values = attn_weights_value_einsum or plain
 
             def diluting(subscripts: str, weights: jax.Array, value: jax.Array) -> jax.Array:
-                shared = tuple(range(weights.ndim - 2)) if broadcast_dropout else ()
-                law = {"rate": dropout_rate, "alpha": self.alpha, "broadcast_dims": shared}
-                return of_values(subscripts, dilute(weights, key=dropout_rng, **law), value)
+                diluted = dilute(
+                    weights,
+                    dropout_rate,
+                    self.alpha,
+                    key=dropout_rng,
+                    broadcast_dims=tuple(range(weights.ndim - 2)) if broadcast_dropout else (),
+                )
+                return of_values(subscripts, diluted, value)
 
             precision, einsums = None, (qk_attn_weights_einsum or plain, diluting)
         return nn.dot_product_attention(

@@ -168,21 +168,21 @@ def _made(module: nn.Module, swaps: tuple[Swap, ...]) -> nn.Module:
     return _fields(module, _with_qsd(type(module)), qsd=swaps)
 
 
-def _fields(module: nn.Module, kind: type, **changes: Any) -> nn.Module:
+def _fields(module: nn.Module, kind: Any, **changes: Any) -> nn.Module:
     """Return a module of another class, with the fields of this one that it has."""
     names = {f.name for f in dataclasses.fields(kind) if f.init} - {"parent"} - changes.keys()
     return kind(**{name: getattr(module, name) for name in names}, **changes)
 
 
 @cache
-def _with_qsd(base: type) -> type:
+def _with_qsd(base: Any) -> Any:
     """Return a subclass whose methods run with QSD; of the same name, which names variables."""
 
     # All methods of a module go through this one, also those called with apply(method=...).
     # Linen must not wrap it as if it were one of them.
     @nn.nowrap
     def _call_wrapped_method(self: Any, method: Any, args: Any, kwargs: Any) -> Any:
-        run = base._call_wrapped_method  # type: ignore[attr-defined]
+        run = base._call_wrapped_method
         if self.scope is None:
             return run(self, method, args, kwargs)
         with intercepting(self.qsd, len(self.path)):

@@ -69,7 +69,7 @@ def convert(
         if isinstance(module, nnx.MultiHeadAttention):
             module.attention_fn = QSDAttention(own_alpha, module.attention_fn)
         else:
-            module.__class__ = Swapped
+            _become(Swapped, module)
             for name, value in _QSD_ALONE.items():
                 setattr(module, name, value)
             module.alpha = own_alpha
@@ -92,7 +92,7 @@ def revert(model: Model) -> Model:
         if isinstance(module, Swapped):
             for name in _QSD_ALONE:
                 delattr(module, name)
-            module.__class__ = nnx.Dropout
+            _become(nnx.Dropout, module)
         elif isinstance(getattr(module, "attention_fn", None), QSDAttention):
             module.attention_fn = module.attention_fn.native
     return model
@@ -147,6 +147,11 @@ def _site(name: str, module: nnx.Module) -> Site | None:
     else:
         return None
     return Site(name, kind, readable(_rate(module)), unreached=reason)
+
+
+def _become(kind: type, module: nnx.Module) -> None:
+    # NNX takes what is set in the usual way for an attribute of the model.
+    object.__setattr__(module, "__class__", kind)
 
 
 def _rate(module: Any) -> Any:

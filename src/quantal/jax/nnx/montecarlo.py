@@ -109,7 +109,9 @@ def _predict(
 ) -> Prediction:
     def draw(key: jax.Array) -> Any:
         own, given = jax.random.split(key)
-        model = nnx.merge(graphdef, _seeded(streams, own), rest)
+        # Variables of this trace, which the model may change.
+        fresh = jax.tree.map(lambda leaf: leaf, rest)
+        model = nnx.merge(graphdef, _seeded(streams, own), fresh)
         return call(model, x, nnx.Rngs(given))
 
     return moments(draw, key, n)
