@@ -165,7 +165,8 @@ def _check(module: Any) -> None:
 
 
 def _made(module: nn.Module, swaps: tuple[Swap, ...]) -> nn.Module:
-    return _fields(module, _with_qsd(type(module)), qsd=swaps)
+    kind: Any = type(module)
+    return _fields(module, _with_qsd(kind), qsd=swaps)
 
 
 def _fields(module: nn.Module, kind: Any, **changes: Any) -> nn.Module:
