@@ -348,6 +348,13 @@ def test_predictions():
         predict_mc(model, {}, x, 1, key=KEY, **options)
 
 
+def test_predictions_of_a_module_that_has_no_hash():
+    model = convert(nn.Sequential([nn.Dropout(0.5, deterministic=True)]), 1.0)
+    with pytest.raises(TypeError, match="hash"):
+        hash(model)
+    assert bool(jnp.all(predict_mc(model, {}, jnp.ones(4), 9, key=KEY).std > 0))
+
+
 def test_training_steps():
     model = convert(Model(), 1.0)
     state = TrainState.create(apply_fn=model.apply, params=VARIABLES["params"], tx=optax.adam(1e-2))

@@ -82,7 +82,22 @@ def predict_mc(
     traced = {name: kwargs[name] for name in arrays}
     static = tuple((name, value) for name, value in kwargs.items() if name not in arrays)
     with masks_on(module):
-        return _predict(module, count_of_draws(n), static, variables, x, traced, typed_key(key))
+        return _predict(
+            _Static(module), count_of_draws(n), static, variables, x, traced, typed_key(key)
+        )
+
+
+class _Static:
+    """A module that `jax.jit` can tell from others: not all are hashable, but they have an ==."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+
+    def __hash__(self) -> int:
+        return hash(type(self.module))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Static) and bool(self.module == other.module)
 
 
 def _is_arrays(value: Any) -> bool:
@@ -92,10 +107,10 @@ def _is_arrays(value: Any) -> bool:
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _predict(
-    module: nn.Module, n: int, static: Any, variables: Any, x: Any, traced: Any, key: jax.Array
+    held: _Static, n: int, static: Any, variables: Any, x: Any, traced: Any, key: jax.Array
 ) -> Prediction:
     def draw(key: jax.Array) -> Any:
         # One key for all: each stream, of whatever name, is made from it.
-        return module.apply(variables, x, rngs=key, **dict(static), **traced)
+        return held.module.apply(variables, x, rngs=key, **dict(static), **traced)
 
     return moments(draw, key, n)
