@@ -182,6 +182,7 @@ class Literal(eqx.Module):
     dropout: eqx.nn.Dropout
 
     def __call__(self, x, key):
+        x = QSD(0.5, 1.0)(x, key=key)  # nothing to swap
         return eqx.nn.Dropout(0.2)(self.dropout(x, key=key), key=key)
 
 

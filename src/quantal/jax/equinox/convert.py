@@ -127,7 +127,7 @@ def _places(model: Any) -> list[Place]:
         if is_dropout(node):
             places.append(Place(_site(name, node), node))
         elif isinstance(node, eqx.Module):
-            found = literal_dropout(name, type(node), (eqx.nn.Dropout, QSD), ())
+            found = literal_dropout(name, type(node), (eqx.nn.Dropout,), ())
             places.extend(Place(site, node) for site in found)
         return is_dropout(node)
 

@@ -33,7 +33,8 @@ def convert(
 
     Layers stay the objects they are, with their rates, streams and modes, and shared ones stay
     shared; they only change their class. The state of the model is the same as before, so
-    checkpoints fit both ways. Functions compiled before are traced anew.
+    checkpoints fit both ways. Functions compiled before are traced anew, except for those that keep
+    the graph by themselves: a ``GraphDef`` or an ``nnx.cached_partial`` is to be made anew.
 
     Parameters
     ----------
@@ -70,9 +71,8 @@ def convert(
             module.attention_fn = QSDAttention(own_alpha, module.attention_fn)
         else:
             _become(Swapped, module)
-            for name, value in _QSD_ALONE.items():
+            for name, value in (_QSD_ALONE | {"alpha": own_alpha}).items():
                 setattr(module, name, value)
-            module.alpha = own_alpha
     return model
 
 
@@ -128,7 +128,7 @@ def places(model: Any) -> Iterator[Place]:
         name = "/".join(map(str, path))
         if (site := _site(name, module)) is not None:
             yield Place(site, module)
-        for literal in literal_dropout(name, type(module), (nnx.Dropout, QSD), _ATTENTION):
+        for literal in literal_dropout(name, type(module), (nnx.Dropout,), _ATTENTION):
             yield Place(literal, module)
 
 
