@@ -63,10 +63,12 @@ class Site:
 
     @property
     def mean_gain(self) -> float:
-        """The mean of the coefficients, E[c]: 1 for dropout; NaN if the rate cannot be read."""
+        """The mean of the coefficients, E[c]: 1 for dropout, NaN if it cannot be told."""
         if self.alpha is None:
             return 1.0
-        return math.nan if math.isnan(self.rate) else Dilution(self.rate, self.alpha).mean
+        if math.isnan(self.rate) or math.isnan(self.alpha):
+            return math.nan
+        return Dilution(self.rate, self.alpha).mean
 
 
 class Sites(tuple[Site, ...]):
