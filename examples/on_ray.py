@@ -67,8 +67,7 @@ def on_a_cluster(
 
 
 def _do(job: Job, out: Path, data: Path | None) -> None:
-    options = {"data": data, "patience": _PATIENCE}
     if len(job.runs) > 1:
-        train_together(job.runs, out, **options)
+        train_together(job.runs, out, data=data, patience=_PATIENCE)
     else:
-        train(*job.runs, out, **options)
+        train(job.runs[0], out, data=data, patience=_PATIENCE)

@@ -45,8 +45,10 @@ class Job:
         return line + (["--vmap-seeds"] if len(self.runs) > 1 else [])
 
 
-_OPTIONS = ("backend", "layer", "rate", "alpha", "epochs", "limit")
-_OPTIONS += ("precision", "device", "stream", "devices")
+_OPTIONS = (
+    *("backend", "layer", "rate", "alpha", "epochs"),
+    *("limit", "precision", "device", "stream", "devices"),
+)
 
 
 def grid(
