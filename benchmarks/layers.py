@@ -66,6 +66,12 @@ class Framework(Protocol):
     def samplers_take_seconds(self) -> bool:
         """Whether the slow candidates can be called only once at the largest size."""
 
+    def dropout(self) -> Any:
+        """Return the framework's own layer."""
+
+    def qsd(self) -> Any:
+        """Return the layer in its place."""
+
     def candidates(self, mode: str) -> list[Candidate]:
         """Return the layers; the baseline of slow ones is QSD."""
 

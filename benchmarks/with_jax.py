@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -51,19 +52,26 @@ class Jax:
     dtypes = ("bfloat16", "float16")  # float64 needs another mode of JAX as a whole
     samplers_take_seconds = True
 
+    def dropout(self, **options: Any) -> Layer:
+        """Return Flax's own layer."""
+        return _nnx(nnx.Dropout(RATE, **options))
+
+    def qsd(self, **options: Any) -> Layer:
+        """Return the layer in its place."""
+        return _nnx(quantal.jax.nnx.QSD(RATE, ALPHA, **options))
+
     def candidates(self, mode: str) -> list[Candidate]:
         """Return the layers, the key being an argument, as in training."""
         law, portable = quantal.Dilution(RATE, ALPHA), quantal.key(0)
-        own, qsd = nnx.Dropout, quantal.jax.nnx.QSD
         maps = {"broadcast_dims": (2, 3)}
         found = [
-            Candidate(layers.DROPOUT, _nnx(own(RATE))),
-            Candidate(layers.QSD, _nnx(qsd(RATE, ALPHA))),
+            Candidate(layers.DROPOUT, self.dropout()),
+            Candidate(layers.QSD, self.qsd()),
             Candidate(layers.KEY, lambda x, _: quantal.dilute(x, RATE, ALPHA, rng=portable)),
-            Candidate(layers.SHARED_C, _nnx(qsd(RATE, ALPHA, broadcast_dims=(0,)))),
-            Candidate(layers.SHARED_P, _nnx(qsd(RATE, ALPHA, p_broadcast_dims=(0,)))),
-            Candidate(layers.OWN_MAPS, _nnx(own(RATE, **maps)), layers.OWN_MAPS, maps=True),
-            Candidate(layers.MAPS, _nnx(qsd(RATE, ALPHA, **maps)), layers.OWN_MAPS, maps=True),
+            Candidate(layers.SHARED_C, self.qsd(broadcast_dims=(0,))),
+            Candidate(layers.SHARED_P, self.qsd(p_broadcast_dims=(0,))),
+            Candidate(layers.OWN_MAPS, self.dropout(**maps), layers.OWN_MAPS, maps=True),
+            Candidate(layers.MAPS, self.qsd(**maps), layers.OWN_MAPS, maps=True),
             Candidate(layers.MULTIPLY, lambda x, _: x * jnp.asarray(1.25, x.dtype)),
         ]
         if mode == "eager":

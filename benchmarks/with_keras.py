@@ -67,17 +67,25 @@ class Keras:
     dtypes = ("bfloat16", "float16", "float64")[: 2 if BACKEND == "jax" else 3]
     samplers_take_seconds = BACKEND == "jax"
 
+    def dropout(self, seed: Any = 1) -> Any:
+        """Return Keras's own layer."""
+        return keras.layers.Dropout(RATE, seed=seed)
+
+    def qsd(self, seed: Any = 1, **options: Any) -> Any:
+        """Return the layer in its place."""
+        return QSD(RATE, ALPHA, seed=seed, **options)
+
     def candidates(self, mode: str) -> list[Candidate]:
         """Return the layers, each with a seed generator of its own."""
         law = quantal.Dilution(RATE, ALPHA)
-        own, maps = keras.layers.Dropout, {"seed": 1, "data_format": "channels_first"}
+        maps = {"seed": 1, "data_format": "channels_first"}
         own_maps = keras.layers.SpatialDropout2D(RATE, **maps)
         found = [
-            Candidate(layers.DROPOUT, own(RATE, seed=1)),
-            Candidate(layers.QSD, QSD(RATE, ALPHA, seed=1)),
-            Candidate(layers.KEY, QSD(RATE, ALPHA, seed=quantal.key(1))),
-            Candidate(layers.SHARED_C, QSD(RATE, ALPHA, seed=1, broadcast_dims=0)),
-            Candidate(layers.SHARED_P, QSD(RATE, ALPHA, seed=1, p_broadcast_dims=0)),
+            Candidate(layers.DROPOUT, self.dropout()),
+            Candidate(layers.QSD, self.qsd()),
+            Candidate(layers.KEY, self.qsd(quantal.key(1))),
+            Candidate(layers.SHARED_C, self.qsd(broadcast_dims=0)),
+            Candidate(layers.SHARED_P, self.qsd(p_broadcast_dims=0)),
             Candidate(layers.OWN_MAPS, own_maps, layers.OWN_MAPS, maps=True),
             Candidate(layers.MAPS, SpatialQSD2D(RATE, ALPHA, **maps), layers.OWN_MAPS, maps=True),
             Candidate(layers.MULTIPLY, Multiply()),
@@ -85,8 +93,8 @@ class Keras:
         if BACKEND == "torch":
             # Without a seed, Keras calls torch's dropout, and QSD draws from torch's stream.
             name = "own dropout, no seed"
-            found.append(Candidate(name, own(RATE), name))
-            found.append(Candidate("QSD, no seed", QSD(RATE, ALPHA), name))
+            found.append(Candidate(name, self.dropout(None), name))
+            found.append(Candidate("QSD, no seed", self.qsd(None), name))
         if mode == self.modes[0]:
             found.append(Candidate(layers.GAMMAS, Masked(two_gammas, law), layers.QSD, slow=True))
             found.append(Candidate(layers.BETA, Masked(beta, law), layers.QSD, slow=True))

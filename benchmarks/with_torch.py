@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -46,17 +47,23 @@ class PyTorch:
     dtypes = ("bfloat16", "float16", "float64")
     samplers_take_seconds = False
 
+    def dropout(self) -> nn.Module:
+        """Return torch's own layer."""
+        return nn.Dropout(RATE)
+
+    def qsd(self, **options: Any) -> nn.Module:
+        """Return the layer in its place."""
+        return quantal.torch.QSD(RATE, ALPHA, **options)
+
     def candidates(self, mode: str) -> list[Candidate]:
         """Return the layers; the paper's samplers break a graph, so they are eager only."""
-        factor = torch.tensor(1.25)
-        qsd, law = quantal.torch.QSD, quantal.Dilution(RATE, ALPHA)
-        key = quantal.key(0)
+        factor, law = torch.tensor(1.25), quantal.Dilution(RATE, ALPHA)
         found = [
-            Candidate(layers.DROPOUT, nn.Dropout(RATE)),
-            Candidate(layers.QSD, qsd(RATE, ALPHA)),
-            Candidate(layers.KEY, qsd(RATE, ALPHA, generator=key)),
-            Candidate(layers.SHARED_C, qsd(RATE, ALPHA, broadcast_dims=0)),
-            Candidate(layers.SHARED_P, qsd(RATE, ALPHA, p_broadcast_dims=0)),
+            Candidate(layers.DROPOUT, self.dropout()),
+            Candidate(layers.QSD, self.qsd()),
+            Candidate(layers.KEY, self.qsd(generator=quantal.key(0))),
+            Candidate(layers.SHARED_C, self.qsd(broadcast_dims=0)),
+            Candidate(layers.SHARED_P, self.qsd(p_broadcast_dims=0)),
             Candidate(layers.OWN_MAPS, nn.Dropout2d(RATE), layers.OWN_MAPS, maps=True),
             Candidate(layers.MAPS, quantal.torch.QSD2d(RATE, ALPHA), layers.OWN_MAPS, maps=True),
             Candidate(layers.MULTIPLY, lambda x: x * factor.to(x.dtype)),
