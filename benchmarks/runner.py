@@ -53,7 +53,7 @@ SUITES = {
     "memory": Suite("benchmarks.memory", _NATIVE, repeats=1, memory="default"),
     "fixed": Suite("benchmarks.fixed", repeats=1),
     "law": Suite("benchmarks.law", ("numpy", *_EVERY), repeats=1),
-    "profile": Suite("benchmarks.profile", _NATIVE, repeats=1),
+    "breakdown": Suite("benchmarks.breakdown", _NATIVE, repeats=1),
 }
 
 
