@@ -1,0 +1,106 @@
+"""What the page says in words; every number on it comes from the results."""
+
+from __future__ import annotations
+
+__all__ = ["DEFAULT_MEMORY", "HOW", "KNEES", "LAW", "MEMORY", "NAMES", "TRAINING", "WHY"]
+
+NAMES = {
+    "torch": "PyTorch",
+    "jax": "JAX",
+    "keras-tensorflow": "Keras on TensorFlow",
+    "keras-jax": "Keras on JAX",
+    "keras-torch": "Keras on PyTorch",
+    "numpy": "NumPy",
+}
+
+HOW = """\
+How it is measured: in one process all candidates take turns, in a new random order in every round,
+each call waiting for its device; compilation and warm-up come before the clock. A ratio is the
+median over the rounds of the ratios within a round. The whole is repeated in fresh processes, and
+the median of the repeats is shown; where the largest and the smallest differ by more than 10% of
+it, the ratio has a star. Threads are pinned to the cores. The C library is made to keep its memory,
+unless a table says otherwise. Rate 0.2, α 0.2; a step is forward and backward."""
+
+KNEES = {
+    "torch": """\
+Flat is right. On the left the cost is that of the calls alone, shared by ever more elements: a few
+dozen calls of operators for QSD, fewer for dropout, so QSD is the dearer one there. In the middle a
+second thread joins, which torch starts only for arrays above 2¹⁵ elements, and its native random
+numbers for dropout stay on one thread at any size. On the right the arrays leave the caches, whose
+sizes are marked; the table of the law, half a megabyte, stays in L2. Compiled code has one kernel
+for each pass, and only the fixed cost of entering it.""",
+    "jax": """\
+Flat is right. On the left is the price of entering a compiled program. The random numbers are the
+largest part at every other size, and they are computed, not read: so the curve of dropout hardly
+sees the caches, and that of QSD, which needs a quarter of them, sees them first.""",
+    "keras-tensorflow": """\
+Flat is right. On the left is the price of a function call of TensorFlow, and in QSD of three more,
+into the parts that XLA compiles. Sizes are rounded up by at most an eighth for these.""",
+    "keras-jax": """\
+Flat is right. On the left is the price of entering a compiled program and of handing on the state
+of the seed generators.""",
+    "keras-torch": """\
+Flat is right. On the left is the price of Keras's own bookkeeping in eager code: the same for both
+layers, and larger than what either of them does to a small array.""",
+}
+
+DEFAULT_MEMORY = """\
+With glibc's own ways, large blocks go back to the kernel after every step, which clears each page
+anew: the same cost for every candidate, so ratios move towards 1, most of all where the rest is
+cheap. A training loop that allocates its other arrays in the same process sees something between
+the two tables."""
+
+TRAINING = """\
+The examples' own models and steps, on one batch of noise of the right shape, against the same
+model with the framework's dropout."""
+
+MEMORY = """\
+Bytes an element in float32. *Kept*: for the backward pass; torch tells it by saved-tensor hooks,
+JAX by the arrays in what `jax.vjp` returns, its table of half a megabyte included; TensorFlow does
+not tell, so there it is the resident memory between the passes less the output. *Peak*: how far the
+resident memory of the process rises in a step, beyond the input and the upstream gradient; 8 of
+these bytes are the output and the gradient."""
+
+LAW = """\
+What each implementation really draws, against the exact law: the coefficient c = p·m/p̄² with p by
+`quantal`'s table, by the paper's listing with two gamma draws in float32, and by the framework's
+own Beta sampler (NumPy's is that of the reference in this package, in float64; TensorFlow has
+none, and Keras makes one of two gammas). Values that agree to six digits count as equal, so that
+nobody is blamed for rounding. A distance is bold where a right law would not be so far in one of a
+hundred such tables, by the inequality of Dvoretzky, Kiefer, Wolfowitz and Massart.
+
+At small α nearly all of a gamma's mass lies below the smallest float32: both draws underflow, and
+p is 0/0. NumPy and Keras on JAX then give NaN; torch and TensorFlow replace a zero draw by the
+smallest number, which makes p one half; compiled by XLA, NaN times an empty mask is 0."""
+
+# Why a bar is missed, if it is, and what could be tried: by suite and value, or size.
+WHY = {
+    ("torch", 2**14): """\
+A step of so few elements is the fixed cost of its calls: see the operations of QSD beside those of
+dropout under [where the time goes](#where-the-time-goes). Next: draw, look-up and product in one
+operator in C++, with its gradient, instead of a dozen calls from Python.""",
+    ("torch", 2**22): """\
+See the operations under [where the time goes](#where-the-time-goes): the gather (`index_select`)
+and the widening of the index to 32 bits (`copy_`) come after the random numbers. Next: one operator
+in C++ that draws, looks up and multiplies while the index is in a register.""",
+    ("jax", 2**22): """\
+See the parts under [where the time goes](#where-the-time-goes): what is not random bits is memory.
+Next: a cipher with fewer rounds (Threefry-2x32-13 passes the same tests of randomness), at the price
+of keys that no longer equal JAX's.""",
+    ("jax", 2**14): """\
+The program is entered for a handful of microseconds of work; its two parts (bits, then look-up)
+run one after the other. Next: one fused loop, by a custom call.""",
+    ("keras-tensorflow", 2**14): """\
+Three compiled functions are entered where dropout enters none: see *keys*, *bits* and *look-up*
+under [where the time goes](#where-the-time-goes). Next: a single compiled function for keys, bits
+and look-up.""",
+    ("keras-tensorflow", 2**22): """\
+See the parts under [where the time goes](#where-the-time-goes). Next: a single compiled function
+for bits and look-up, once XLA no longer enciphers a block anew for each of its four units.""",
+    ("training", "ratio"): """\
+The models for which the table below shows more than the bar are those whose step is shortest: the
+fixed cost of a call of the layer counts there, as at 64 × 256 above. Next: what is said there.""",
+    ("fixed", "seconds"): """\
+Most of the kit's time on the compiled frameworks is compilation: every check has its own shape.
+Next: checks that share shapes.""",
+}

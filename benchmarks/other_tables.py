@@ -1,0 +1,131 @@
+"""The tables of training steps, memory, fixed costs, the law, and where the time goes."""
+
+from __future__ import annotations
+
+from benchmarks import layers, notes
+from benchmarks.law import ALPHAS, RATES
+from benchmarks.markdown import number, ratio, table, time
+from benchmarks.store import Result
+
+__all__ = ["breakdown", "fixed", "law", "memory", "training"]
+
+
+def training(result: Result) -> list[str]:
+    """Return the cost of a step for each model."""
+    lines = []
+    for row in result.find(candidate="qsd"):
+        framework, experiment = row.what["framework"], row.what["experiment"]
+        own, none = (
+            result.one(framework=framework, experiment=experiment, candidate=name)
+            for name in ("dropout", "none")
+        )
+        assert own is not None
+        step = own.values["ns"] * 1e-9 * row.what["size"]
+        name = notes.NAMES[framework]
+        lines.append(
+            [experiment, name, str(row.what["size"]), time(step), ratio(none), ratio(row)]
+        )
+    header = ["model", "framework", "batch", "step with dropout", "ratio: no layer", "ratio: QSD"]
+    return [notes.TRAINING, table(header, sorted(lines))]
+
+
+def memory(result: Result) -> list[str]:
+    """Return bytes an element."""
+    lines = [
+        [notes.NAMES[row.what["framework"]], row.what["mode"], row.what["candidate"]]
+        + [f"{row.values[name]:.1f}" for name in ("kept", "peak")]
+        for row in result.rows
+    ]
+    return [notes.MEMORY, table(["framework", "mode", "candidate", "kept", "peak"], lines)]
+
+
+def fixed(result: Result) -> list[str]:
+    """Return the costs that do not grow with the data."""
+    imports = [
+        [f"`import {row.what['name']}`", f"{row.what['after']} ({time(row.values['base'])})"]
+        + [time(row.values[kind]) if kind in row.values else "" for kind in ("import", "dropout", "QSD")]
+        for row in result.find(group="fresh")
+    ]
+    made = [
+        [f"`quantal.table.{row.what['name']}`", time(row.values["seconds"])]
+        + [f"{time(row.values['slowest'])} (rate {row.what['rate']}, α {row.what['alpha']})"]
+        for row in result.find(group="table")
+    ]
+    keys = [[f"`{r.what['name']}`", time(r.values["seconds"])] for r in result.find(group="key")]
+    for row in result.find(group="convert"):
+        name = f"`quantal.torch.{row.what['name']}`, BERT of 12 layers, {row.what['sites']} sites"
+        keys.append([name, time(row.values["seconds"])])
+    kit = [
+        [row.what["name"], f"{row.values['passed']:.0f} of {row.values['checks']:.0f}"]
+        + [time(row.values["seconds"]), time(row.values["cpu"])]
+        for row in result.find(group="conformance")
+    ]
+    first = ["", "after", "import", "first step, own dropout", "first step, QSD"]
+    return [
+        "In a fresh process. The first step of dropout comes first, and pays for what the framework "
+        "does once; that of QSD makes a table.",
+        table(first, imports),
+        "A table is made once for each law; over the settings of the paper:",
+        table(["", "median", "slowest"], made),
+        table(["", "time"], keys),
+        "The conformance kit, a process for each adapter:",
+        table(["adapter", "checks passed", "time", "CPU time"], kit),
+    ]
+
+
+def law(result: Result, limit: float) -> list[str]:
+    """Return who draws what: distances, then moments, for each rate."""
+    parts = []
+    pairs = dict.fromkeys((row.what["sampler"], row.what["framework"]) for row in result.rows)
+    for rate in RATES:
+        header = [f"distance at rate {rate}, α =", *(f"{alpha:g}" for alpha in ALPHAS)]
+        moments = [f"relative error of E[c], E[c²] at rate {rate}, α =", *header[1:]]
+        far, off = [], []
+        for sampler, framework in pairs:
+            name = f"{sampler}, {notes.NAMES[framework]}"
+            far.append([name])
+            off.append([name])
+            for alpha in ALPHAS:
+                row = result.one(sampler=sampler, framework=framework, rate=rate, alpha=alpha)
+                if row is None:
+                    far[-1].append("")
+                    off[-1].append("")
+                    continue
+                seen = f"{row.values['distance']:.4f}"
+                seen = f"**{seen}**" if row.values["distance"] > limit else seen
+                nan = f", {row.values['nan']:.0%} NaN" if row.values["nan"] else ""
+                far[-1].append(seen + nan)
+                off[-1].append(", ".join(_error(row.values, k) for k in (1, 2)))
+        if any(any(line[1:]) for line in far):
+            parts += [table(header, far), table(moments, off)]
+    return [*parts, "A moment's error is bold beyond 5 standard errors; NaN is left out of it."]
+
+
+def _error(values: dict[str, float], k: int) -> str:
+    shown = f"{values[f'moment {k}']:+.3f}"
+    return f"**{shown}**" if abs(values[f"z {k}"]) > 5 else shown
+
+
+def breakdown(result: Result) -> list[str]:
+    """Return where the time goes."""
+    parts = []
+    for size in dict.fromkeys(row.what["size"] for row in result.rows):
+        shape = " × ".join(map(str, layers.shape(int(size))))
+        rows = result.find(group="operations", size=size)
+        parts.append(f"PyTorch, eager, {shape}: operations above 3% of a step, by its profiler.")
+        lines = [
+            [row.what["candidate"], f"`{row.what['operation']}`", number(row.values["us"])]
+            + [f"{row.values['share']:.0%}", f"{row.values['calls']:.0f}"]
+            for row in rows
+        ]
+        parts.append(table(["candidate", "operation", "µs", "share", "calls"], lines))
+        for framework in ("jax", "keras-tensorflow"):
+            rows = result.find(group="parts", framework=framework, size=size)
+            parts.append(f"{notes.NAMES[framework]}, compiled, {shape}:")
+            lines = [
+                [row.what["candidate"], number(row.values["ns"] * row.what["size"] / 1e3)]
+                + [ratio(row)]
+                for row in rows
+            ]
+            parts.append(table(["program", "µs", "ratio to QSD"], lines))
+    return parts
