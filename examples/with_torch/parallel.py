@@ -59,7 +59,7 @@ class Team:
         if self.size == 1:
             return model
         ids = None if self.device.type == "cpu" else [self.device]
-        return DistributedDataParallel(model, device_ids=ids, broadcast_buffers=False)
+        return DistributedDataParallel(model, device_ids=ids)
 
 
 @contextmanager
@@ -79,12 +79,15 @@ def team(run: Run) -> Iterator[Team]:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group("gloo" if device.type == "cpu" else "nccl")
+    own = not dist.is_initialized()  # torch does not reliably meet a second time
+    if own:
+        dist.init_process_group("gloo" if device.type == "cpu" else "nccl")
     try:
         yield Team(device, run.rank, size)
         dist.barrier()  # until the first has written the result
     finally:
-        dist.destroy_process_group()
+        if own:
+            dist.destroy_process_group()
 
 
 def _device(wanted: str, number: int) -> torch.device:
