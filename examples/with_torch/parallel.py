@@ -1,5 +1,7 @@
 """Where a process trains: alone on a device, or with the others that torchrun started.
 
+    torchrun --nproc-per-node 2 -m examples run mnist-mlp --backend torch --devices 2
+
 Each takes its rows of every batch, and gradients are averaged: the curve is that of one process,
 if the masks are (stream ``portable``). On GPUs, BatchNorm becomes SyncBatchNorm, which normalises
 by the statistics of the whole batch; torch has none for CPUs, where such a model is refused.
