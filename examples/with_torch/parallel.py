@@ -9,6 +9,7 @@ by the statistics of the whole batch; torch has none for CPUs, where such a mode
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -81,15 +82,12 @@ def team(run: Run) -> Iterator[Team]:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    own = not dist.is_initialized()  # torch does not reliably meet a second time
-    if own:
+    if not dist.is_initialized():
         dist.init_process_group("gloo" if device.type == "cpu" else "nccl")
-    try:
-        yield Team(device, run.rank, size)
-        dist.barrier()  # until the first has written the result
-    finally:
-        if own:
-            dist.destroy_process_group()
+        # Not after each run: processes that meet a second time may wait for ever (torch 2.13).
+        atexit.register(dist.destroy_process_group)
+    yield Team(device, run.rank, size)
+    dist.barrier()  # until the first has written the result
 
 
 def _device(wanted: str, number: int) -> torch.device:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 
 if __name__ == "__main__":  # where pytest does not prepare the path
@@ -64,8 +63,7 @@ def worker(out: Path, data: Path) -> None:
     def shared(name: str, place: str, **options: Any) -> Run:
         return small_run(name, out / place, data, devices=RANKS, rank=rank, **options)
 
-    if first:  # for several runs, they meet once; for one, training sees to it
-        dist.init_process_group("gloo")
+    if first:
         found = {name: go(shared(name, "portable")) for name in NAMES}
         go(shared("digits-mlp", "native", stream="native"))
         (out / f"rank{rank}.json").write_text(json.dumps(found))
@@ -86,7 +84,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory, data_folder: Path) -> Path:
     environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     for crash in (True, False):
         done = subprocess.run(
-            command, env=environment, timeout=150, capture_output=True, text=True, check=False
+            command, env=environment, timeout=300, capture_output=True, text=True, check=False
         )
         assert (done.returncode != 0) == crash, done.stderr
         assert ("RuntimeError: crash" in done.stderr) == crash, done.stderr
