@@ -16,9 +16,9 @@ NEEDS = {
     "src/quantal/keras/on_tensorflow.py": ("keras", "tensorflow"),
     "src/quantal/keras/on_jax.py": ("keras", "jax"),
     "src/quantal/keras/on_torch.py": ("keras", "torch"),
-    "src/quantal/jax/nnx.py": ("jax", "flax"),
-    "src/quantal/jax/linen.py": ("jax", "flax"),
-    "src/quantal/jax/equinox.py": ("jax", "equinox"),
+    "src/quantal/jax/nnx": ("jax", "flax"),
+    "src/quantal/jax/linen": ("jax", "flax"),
+    "src/quantal/jax/equinox": ("jax", "equinox"),
     "src/quantal/jax": ("jax",),
     "src/quantal/conformance/adapters/torch.py": ("torch",),
     "src/quantal/conformance/adapters/tensorflow.py": ("tensorflow",),
@@ -40,12 +40,13 @@ NEEDS = {
     "tests/examples/test_agreement*": ("torch", "keras", "tensorflow", "jax", "flax", "optax"),
     "tests/examples/test_sweep.py": ("torch", "ray"),
     "tests/together": ("torch", "tensorflow", "keras", "jax", "flax", "equinox"),
+    "tests/models": ("torch", "transformers", "timm", "keras", "jax", "flax", "equinox"),
 }
 # What --backend may ask for: the folders of tests.
 BACKENDS = {
     path.removeprefix("tests/").removeprefix("with_"): path
     for path in NEEDS
-    if path.startswith("tests/") and "*" not in path
+    if path.startswith("tests/") and "." not in path and "*" not in path
 }
 ROOT = Path(__file__).parent
 

@@ -50,5 +50,6 @@ def _order(settings: Settings) -> tuple[Any, ...]:
         BACKENDS.index(settings.backend),
         LAYERS.index(settings.layer),
     )
+    parameters = (settings.rate or 0.0, settings.alpha or inf)
     rest = (settings.epochs, settings.limit or inf, settings.precision, settings.stream)
-    return (*places, settings.rate, settings.alpha, *rest, settings.seed)
+    return (*places, *parameters, *rest, settings.seed)

@@ -14,8 +14,9 @@ from examples.records import Record, collect
 from examples.settings import BACKENDS
 from examples.sparse import TOTALS, VIEWS
 from examples.statistics import conditions
+from quantal.checks import wrong_value
 
-__all__ = ["report"]
+__all__ = ["compare", "report"]
 
 Rows = Sequence[tables.Row]
 
@@ -26,7 +27,7 @@ that is the better one. A run that diverged ranks behind all others, in Z and in
 _SPARSE_NOTES = """\
 Outputs of the sites, relative to dropout at the same rate: medians over the runs that did not \
 diverge. B: test data, masks on; C: masks off; D: inputs permuted, masks off. Size is the mean of \
-the absolute value. All numbers are in `sparse.csv`."""
+the absolute value. What was trained at other rates than the paper's is in `sparse.csv`."""
 
 
 def report(runs: Path, out: Path) -> Path:
@@ -39,8 +40,10 @@ def report(runs: Path, out: Path) -> Path:
     out : path
         The folder to write to.
     """
-    out.mkdir(parents=True, exist_ok=True)
     records = collect(runs)
+    if not records:
+        raise wrong_value("runs", "a folder with runs in it", str(runs))
+    out.mkdir(parents=True, exist_ok=True)
     found = conditions(records)
     results, sparse = list(tables.results(found)), list(tables.sparse(found))
     _write_csv(out / "results.csv", results)
@@ -51,7 +54,7 @@ def report(runs: Path, out: Path) -> Path:
         "# Report",
         *_summary(records),
         *_results(results),
-        *_sparse([row for row in sparse if row["mean_change"] is not None]),
+        *_sparse([row for row in sparse if _is_compared(row)]),
         "## Figures",
         *(f"![{Path(picture).stem}]({picture})" for picture in pictures),
         *(f"Left out: {name}, {reason}." for name, reason in left_out.items()),
@@ -59,6 +62,18 @@ def report(runs: Path, out: Path) -> Path:
     path = out / "report.md"
     path.write_text("\n\n".join(parts) + "\n")
     return path
+
+
+def compare(runs: Path) -> str:
+    """Return the results of a folder of runs as lines for a terminal."""
+    lines = []
+    for row in tables.results(conditions(collect(runs))):
+        cells = _result(row)
+        line = "{condition:<14} {median:>9} ({quartiles}), n = {n}".format(**cells)
+        measure = words.measure(row["measure"], rmse=experiment(row["experiment"]).error == "rmse")
+        test = "" if row["z"] is None else f"; against dropout Z = {cells['Z']}, P = {cells['P']}"
+        lines.append(f"{row['experiment']:<12} {row['backend']:<5} {measure:<16} {line}{test}")
+    return "\n".join(lines)
 
 
 def _summary(records: Sequence[Record]) -> Iterator[str]:
@@ -93,12 +108,12 @@ def _result(row: tables.Row) -> dict[str, str]:
     return {
         "backend": row["backend"],
         "condition": row["condition"],
-        "rate": f"{row['rate']:g}",
+        "rate": _cell(row["rate"], "g"),
         "n": str(row["n"]),
         "diverged": str(row["diverged"]),
         "median": _median(row),
         "quartiles": " to ".join(quartiles) if row["n"] else "–",
-        "paper's median": words.number(row["paper"]),
+        "paper's median": _cell(row["paper"], "g"),
         "Z": _cell(row["z"], ".2f"),
         "P": _cell(row["p"], ".2g"),
         "paper's Z": _cell(row["paper_z"], ".2f"),
@@ -108,17 +123,18 @@ def _result(row: tables.Row) -> dict[str, str]:
 
 
 def _across(rows: Rows) -> Iterator[dict[str, str]]:
-    """Yield the medians of the backends side by side."""
+    """Yield the medians of the backends side by side, where there is something to compare."""
     there = [name for name in BACKENDS if any(row["backend"] == name for row in rows)]
     lines: dict[tuple[str, ...], dict[str, tables.Row]] = {}
-    for row in rows:
-        key = (row["condition"], f"{row['rate']:g}", row["setup"])
+    for row in (row for row in rows if row["n"]):
+        key = (row["condition"], _cell(row["rate"], "g"), row["setup"])
         lines.setdefault(key, {})[row["backend"]] = row
     for (condition, rate, setup), own in lines.items():
         medians = {name: _median(own[name]) if name in own else "missing" for name in there}
         line = {"median of": condition, "rate": rate, **medians}
         paper = next(iter(own.values()))["paper"]
-        yield line | {"paper": words.number(paper), "unlike the paper": setup}
+        if len(own) > 1 or paper is not None:
+            yield line | {"paper": _cell(paper, "g"), "unlike the paper": setup}
 
 
 def _median(row: tables.Row) -> str:
@@ -138,6 +154,10 @@ def _sparse(rows: Rows) -> Iterator[str]:
         yield _table(lines)
 
 
+def _is_compared(row: tables.Row) -> bool:
+    return row["absolute_change"] is not None and row["rate"] == experiment(row["experiment"]).rate
+
+
 def _changes(who: dict[str, Any], rows: Rows) -> dict[str, str]:
     line = {name: f"{value:g}" if name == "rate" else str(value) for name, value in who.items()}
     unlike = line.pop("setup")
@@ -146,7 +166,7 @@ def _changes(who: dict[str, Any], rows: Rows) -> dict[str, str]:
     for total in TOTALS:
         title = "size" if total == "absolute" else total
         for row in rows:
-            line[f"{title} {letters[row['view']]}"] = _cell(row[f"{total}_change"], "+.0%")
+            line[f"{title} {letters[row['view']]}"] = _cell(row[f"{total}_change"], "+z.0%")
             if (found := row[f"paper_{total}_change"]) is not None:
                 paper.append(f"{title} {letters[row['view']]} {found:+.0%}")
     return line | {"paper": ", ".join(paper) or "–", "unlike the paper": unlike}

@@ -17,6 +17,7 @@ from scipy import stats
 from examples.experiments import Experiment, Finding
 from examples.records import Record
 from examples.settings import Settings
+from quantal.checks import wrong_value
 
 __all__ = ["Condition", "Test", "conditions", "dropout_of", "measures", "quartiles"]
 
@@ -41,6 +42,26 @@ class Condition:
     runs: list[Record] = field(default_factory=list)
 
     @property
+    def plan(self) -> Experiment:
+        """The experiment."""
+        return self.settings.plan
+
+    @property
+    def layer(self) -> str:
+        """What stands at the sites."""
+        return self.settings.layer
+
+    @property
+    def rate(self) -> float:
+        """The drop rate; 0 without a layer."""
+        return self.settings.rate or 0.0
+
+    @property
+    def alpha(self) -> float:
+        """The homogeneity; infinite for dropout."""
+        return inf if self.settings.alpha is None else self.settings.alpha
+
+    @property
     def diverged(self) -> int:
         """How many diverged."""
         return sum(run.diverged for run in self.runs)
@@ -53,14 +74,11 @@ class Condition:
             if run.score is not None
         }
 
-    def median(self, measure: str) -> float:
-        """Return the median score."""
-        return float(quartiles([*self.scores(measure).values()])[1])
-
     def curve(self, measure: str) -> NDArray[np.float64]:
         """Return the quartiles of a measure after each epoch, (3, epochs)."""
-        lines = [[line[measure] for line in run.metrics] for run in self.runs]
-        return quartiles(np.nan_to_num(np.array(lines, float), nan=inf))
+        # Without a number for its cost, an epoch may lack other measures.
+        lines = np.array([[line.get(measure, inf) for line in run.metrics] for run in self.runs])
+        return quartiles(np.where(np.isnan(lines), inf, lines))
 
     def against(self, other: Condition, measure: str) -> Test:
         """Compare with another condition, such as dropout."""
@@ -70,30 +88,32 @@ class Condition:
 
     def finding(self, measure: str) -> Finding | None:
         """Return what the paper found under this condition."""
-        own = (self.settings.layer, self.settings.rate, self.settings.alpha, measure)
-        for found in self.settings.plan.findings:
-            alpha = inf if found.alpha is None else found.alpha
-            if (found.layer, found.rate, alpha, f"test_{found.measure}") == own:
+        own = (self.layer, self.rate, self.settings.alpha, measure)
+        for found in self.plan.findings:
+            if (found.layer, found.rate, found.alpha, f"test_{found.measure}") == own:
                 return found
         return None
 
 
 def conditions(records: Iterable[Record]) -> dict[Settings, Condition]:
-    """Group finished runs by what they have in common: all but the seed and the device."""
+    """Group finished runs, as `collect` orders them, by all that defines them but the seed."""
     found: dict[Settings, Condition] = {}
     for record in records:
         if record.score is not None:
             key = record.settings.but(seed=0, device="auto", devices=1)
-            found.setdefault(key, Condition(key)).runs.append(record)
+            runs = found.setdefault(key, Condition(key)).runs
+            if runs and runs[-1].settings.seed == record.settings.seed:
+                same = f"{runs[-1].folder} and {record.folder}"
+                raise wrong_value("runs", "a folder with each run once", same)
+            runs.append(record)
     return found
 
 
 def dropout_of(condition: Condition, among: dict[Settings, Condition]) -> Condition | None:
     """Return the condition with dropout at the same rate, and all else the same."""
-    settings = condition.settings
-    if settings.layer in ("none", "dropout"):
+    if condition.layer in ("none", "dropout"):
         return None
-    return among.get(settings.but(layer="dropout", rate=settings.rate))
+    return among.get(condition.settings.but(layer="dropout", rate=condition.rate))
 
 
 def measures(experiment: Experiment) -> tuple[str, ...]:

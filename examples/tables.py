@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from math import isclose
 from typing import Any
 
 import numpy as np
@@ -27,19 +28,20 @@ def results(found: Found) -> Iterator[Row]:
         for measure in measures(experiment(name)):
             for condition in own:
                 yield _result(condition, measure, dropout_of(condition, found))
-            for settings in _missing(name, own, measure):
-                yield _result(Condition(settings), measure, None)
+            for condition in _missing(name, own, measure):
+                yield _result(condition, measure, None)
 
 
-def _missing(name: str, own: Sequence[Condition], measure: str) -> Iterator[Settings]:
+def _missing(name: str, own: Sequence[Condition], measure: str) -> Iterator[Condition]:
     """Yield the paper's conditions that a backend lacks, of the backends that have any."""
-    there = {(c.settings.backend, c.settings.layer, c.settings.rate, c.settings.alpha) for c in own}
+    there = {(c.settings.backend, c.layer, c.rate, c.alpha) for c in own}
     for backend in [b for b in BACKENDS if b in {place[0] for place in there}]:
         for finding in experiment(name).findings:
             settings = Settings(name, backend, finding.layer, finding.rate, finding.alpha)
-            place = (backend, settings.layer, settings.rate, settings.alpha)
+            lacking = Condition(settings)
+            place = (backend, lacking.layer, lacking.rate, lacking.alpha)
             if place not in there and measure == f"test_{finding.measure}":
-                yield settings
+                yield lacking
 
 
 def _result(condition: Condition, measure: str, dropout: Condition | None) -> Row:
@@ -82,11 +84,13 @@ def sparse(found: Found) -> Iterator[Row]:
         dropout = dropout_of(condition, found)
         base = totals[dropout.settings] if dropout else {}
         for (site, view), values in totals[settings].items():
-            number = experiment(settings.experiment).sites[site - 1]
-            row = _who(settings) | {"n": len(values), "site": number, "view": view}
+            name = condition.plan.sites[site - 1]
+            row = _who(settings) | {"n": len(values), "site": name, "view": view}
             row |= dict(zip(TOTALS, np.median(values, axis=0).tolist(), strict=True))
-            for at, name in enumerate(TOTALS):
-                row[f"{name}_change"] = _change(values, base.get((site, view)), at)
+            for at, total in enumerate(TOTALS):
+                row[f"{total}_change"] = _change(values, base.get((site, view)), at)
+            if not isclose(row["mean"], row["absolute"]):
+                row["mean_change"] = None  # of outputs on both sides of 0 it would say nothing
             yield row | _paper(settings, site, view)
 
 
@@ -94,7 +98,7 @@ def _totals(condition: Condition) -> dict[tuple[int, str], list[np.ndarray]]:
     found: dict[tuple[int, str], list[np.ndarray]] = {}
     for run in condition.runs:
         measured = {} if run.diverged else load(run.folder)
-        for site in range(1, len(condition.settings.plan.sites) + 1):
+        for site in range(1, len(condition.plan.sites) + 1):
             for view in VIEWS:
                 if f"{view}/{site}/totals" in measured:
                     found.setdefault((site, view), []).append(measured[f"{view}/{site}/totals"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite, isnan
+from math import isfinite
 
 from examples.settings import Settings
 
@@ -28,7 +28,7 @@ def layer(settings: Settings) -> str:
     'QSD α 0.2'
     """
     name = _LAYERS[settings.layer]
-    return f"{name} α {settings.alpha:g}" if isfinite(settings.alpha or 0) else name
+    return name if settings.alpha is None else f"{name} α {settings.alpha:g}"
 
 
 def setup(settings: Settings) -> str:
@@ -66,11 +66,11 @@ def number(value: float | None, digits: int = 3) -> str:
 
     Examples
     --------
-    >>> number(0.0610), number(81.82), number(float("inf")), number(None)
-    ('0.0610', '81.8', 'diverged', '–')
+    >>> number(0.0610), number(9288.5), number(float("inf")), number(None)
+    ('0.0610', '9288', 'diverged', '–')
     """
     if value is None:
         return "–"
-    if isnan(value) or not isfinite(value):
+    if not isfinite(value):
         return "diverged"
-    return f"{value:#.{digits}g}".rstrip(".")
+    return f"{value:#.{digits}g}".rstrip(".") if abs(value) < 10**digits else f"{value:.0f}"

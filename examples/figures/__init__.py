@@ -10,7 +10,8 @@ from examples.figures.paper import FIGURES, learning
 from examples.figures.style import Row, compose, save
 from examples.records import Record, collect
 from examples.settings import Settings
-from examples.statistics import Condition, conditions
+from examples.statistics import Condition, conditions, measures
+from quantal.checks import wrong_value
 
 __all__ = ["comparison", "draw"]
 
@@ -40,16 +41,22 @@ def draw(records: Iterable[Record], out: Path) -> tuple[list[Path], dict[str, st
                 figures[f"{name}-{variant}"] = compose(rows)
         if not any(drawn.values()):
             left_out[name] = f"no finished runs of {' or '.join(parts)} for it"
-    written = [out / f"{name}.{kind}" for name in sorted(figures) for kind in ("png", "svg")]
-    for path in written:
-        save(figures[path.stem], path)
+    written = []
+    for name in sorted(figures):
+        paths = [out / f"{name}.{kind}" for kind in ("png", "svg")]
+        save(figures[name], *paths)
+        written += paths
     return written, left_out
 
 
-def comparison(runs: Path, path: Path, *, experiment: str = "digits-mlp") -> None:
-    """Draw the learning curves of one experiment to a file of the format that its name says."""
+def comparison(runs: Path, path: Path, *, experiment: str = "digits-mlp") -> Path:
+    """Draw the test curves of one experiment to a file, of the format that its name says."""
     found = conditions(collect(runs)).values()
-    save(compose(learning([c for c in found if c.settings.experiment == experiment])), path)
+    own = [condition for condition in found if condition.settings.experiment == experiment]
+    if not own:
+        raise wrong_value("runs", f"a folder with finished runs of {experiment}", str(runs))
+    save(compose(learning(own, measures(own[0].plan)), height=2.9), path)
+    return path
 
 
 def _rows(own: list[Condition], parts: dict) -> list[Row]:

@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from examples.figures import panels
-from examples.figures.style import Row
+from examples.figures import outputs, panels
+from examples.figures.style import Row, looks
 from examples.sparse import VIEWS
 from examples.statistics import Condition, measures
 
@@ -26,15 +26,15 @@ def learning(conditions: Some, shown: Sequence[str] = _CLASSES) -> list[Row]:
     own = _at_one_rate(conditions, _COMPARED)
     if not own:
         return []
-    plan, rate = own[0].settings.plan, own[-1].settings.rate
+    plan, rate = own[0].plan, own[-1].rate
     return [Row(f"{plan.title}, rate {rate:g}", [panels.curves(own, name) for name in shown])]
 
 
 def _learning_and_sweep(conditions: Some) -> list[Row]:
-    own = [c for c in conditions if c.settings.layer in _COMPARED]
+    own = [c for c in conditions if c.layer in _COMPARED]
     rows = learning(own)
-    if len({c.settings.rate for c in own}) > 1:
-        plan = own[0].settings.plan
+    if len({c.rate for c in own}) > 1:
+        plan = own[0].plan
         shown = [panels.sweep(own, measure) for measure in measures(plan)]
         rows.append(Row(f"{plan.title}, after training", shown))
     return rows
@@ -43,12 +43,14 @@ def _learning_and_sweep(conditions: Some) -> list[Row]:
 def _ablation(conditions: Some) -> list[Row]:
     """Return the curves of QSD and its ablations, a panel for each α that was ablated."""
     own = _at_one_rate(conditions, _ABLATED)
-    ablated = sorted({c.settings.alpha for c in own if c.settings.layer.startswith("dist")})
+    ablated = sorted({c.alpha for c in own if c.layer.startswith("dist")})
     if not ablated:
         return []
-    groups = [_with_alpha(own, alpha) for alpha in ablated]
-    shown = [panels.curves(group, "test_cost") for group in groups]
     boxed = _with_alpha(own, *ablated)
+    shown = [
+        panels.curves(_with_alpha(own, alpha), "test_cost", looks(boxed), f", α {alpha:g}")
+        for alpha in ablated
+    ]
     return [Row("A: ablation", [*shown, panels.score_boxes(boxed, "test_cost")])]
 
 
@@ -57,17 +59,17 @@ def _distributions(conditions: Some) -> list[Row]:
     own = _at_one_alpha(conditions)
     if not own:
         return []
-    sites = list(enumerate(own[0].settings.plan.sites, 1))
+    sites = list(enumerate(own[0].plan.sites, 1))
     rows = _ablation(conditions)
     for view, title in VIEWS.items():
         shown = [
-            panels.histogram(own, f"{view}/{site}/{over}", f"{name}, {over}")
+            outputs.histogram(own, f"{view}/{site}/{over}", f"{name}, {over}")
             for over in ("units", "samples")
             for site, name in sites
         ]
         rows.append(Row(f"{title}; mean outputs of units and of samples", shown))
     shown = [
-        panels.histogram(own, f"weights/dense{site}/{part}", f"dense {site}, {title}")
+        outputs.histogram(own, f"weights/dense{site}/{part}", f"dense {site}, {title}")
         for part, title in (("kernel", "weights"), ("bias", "biases"))
         for site, _ in sites
     ]
@@ -81,34 +83,34 @@ def _spreads(conditions: Some) -> list[Row]:
         return []
     rows = _ablation(conditions)
     for view, title in VIEWS.items():
-        mean = panels.site_boxes(own, view, np.mean, "mean over samples")
-        spread = panels.site_boxes(own, view, np.std, "standard deviation over samples")
+        mean = outputs.site_boxes(own, view, np.mean, "mean over samples")
+        spread = outputs.site_boxes(own, view, np.std, "standard deviation over samples")
         rows.append(Row(title, [mean, spread]))
     return rows
 
 
 def _at_one_rate(conditions: Some, layers: Sequence[str]) -> Some:
     """Return what has one of some layers, at the paper's rate, or else the first that there is."""
-    own = [c for c in conditions if c.settings.layer in layers]
-    rates = [c.settings.rate for c in own if c.settings.layer != "none"]
+    own = [c for c in conditions if c.layer in layers]
+    rates = [c.rate for c in own if c.layer != "none"]
     if rates:
-        paper = own[0].settings.plan.rate
+        paper = own[0].plan.rate
         rate = paper if paper in rates else rates[0]
-        own = [c for c in own if c.settings.layer == "none" or c.settings.rate == rate]
+        own = [c for c in own if c.layer == "none" or c.rate == rate]
     return own
 
 
 def _at_one_alpha(conditions: Some) -> Some:
     own = _at_one_rate(conditions, _ABLATED)
-    alphas = sorted({c.settings.alpha for c in own if c.settings.layer != "dropout"})
+    alphas = sorted({c.alpha for c in own if c.layer != "dropout"})
     if not alphas:
         return own
-    paper = own[0].settings.plan.alpha
+    paper = own[0].plan.alpha
     return _with_alpha(own, paper if paper in alphas else alphas[0])
 
 
 def _with_alpha(conditions: Some, *alphas: float) -> Some:
-    return [c for c in conditions if c.settings.layer == "dropout" or c.settings.alpha in alphas]
+    return [c for c in conditions if c.layer == "dropout" or c.alpha in alphas]
 
 
 _PERPLEXITY = partial(learning, shown=("train_perplexity", "valid_perplexity", "test_perplexity"))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from examples.statistics import Condition
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Look", "Row", "compose", "logarithmic", "looks", "save"]
+__all__ = ["COLORS", "PAPER", "Look", "Row", "compose", "logarithmic", "looks", "save"]
 
 _STYLE: dict[str, Any] = {
     "font.size": 9,
@@ -31,10 +32,16 @@ _STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "quantal",  # the same file for the same runs
 }
-# The palette of Okabe and Ito.
-_FIXED = {"none": "#999999", "dropout": "#000000", "dist-p": "#D55E00", "dist-q": "#CC79A7"}
-_QSD = ("#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#CC79A7")
-_MARKERS = "os^Dvp"
+# The palette of Okabe and Ito: for each layer a colour for its smallest α, the next, and so on.
+COLORS = {
+    "none": ("#999999",),
+    "dropout": ("#000000",),
+    "qsd": ("#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#CC79A7"),
+    "dist-p": ("#D55E00", "#E69F00"),
+    "dist-q": ("#CC79A7", "#882255"),
+}
+PAPER = "paper's median"
+_MARKERS = {"none": "x", "dropout": "o", "qsd": "s^DvpP", "dist-p": "<", "dist-q": ">"}
 
 
 @dataclass(frozen=True)
@@ -46,18 +53,21 @@ class Look:
     linestyle: str = "-"
 
 
-def looks(conditions: Iterable[Condition]) -> dict[str, Look]:
+def looks(conditions: Sequence[Condition]) -> dict[str, Look]:
     """Give each layer its look; QSD with the smallest α is always the same blue."""
-    found: dict[str, Look] = {}
-    alphas = sorted({c.settings.alpha for c in conditions if c.settings.layer == "qsd"})
+    alphas: dict[str, set[float]] = {}
     for condition in conditions:
-        layer = condition.settings.layer
-        place = alphas.index(condition.settings.alpha) if layer == "qsd" else 0
-        color = _FIXED.get(layer, _QSD[place % len(_QSD)])
-        # From the seventh α on, the colours come again, dashed.
-        dashed = layer == "none" or place >= len(_QSD)
-        marker = "x" if layer in _FIXED else _MARKERS[place % len(_MARKERS)]
-        found[words.layer(condition.settings)] = Look(color, marker, "--" if dashed else "-")
+        alphas.setdefault(condition.layer, set()).add(condition.alpha)
+    found: dict[str, Look] = {}
+    for condition in conditions:
+        layer = condition.layer
+        place = sorted(alphas[layer]).index(condition.alpha)
+        colors, markers = COLORS[layer], _MARKERS[layer]
+        # Where there are more values of α than colours, these come again, dashed.
+        dashed = layer == "none" or place >= len(colors)
+        found[words.layer(condition.settings)] = Look(
+            colors[place % len(colors)], markers[place % len(markers)], "--" if dashed else "-"
+        )
     return found
 
 
@@ -90,20 +100,30 @@ def _legend(part: Any, panels: Sequence[Axes]) -> None:
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
+    if PAPER in found:  # comes last
+        found[PAPER] = found.pop(PAPER)
     if found:
         part.legend(found.values(), found.keys(), loc="outside right upper")
 
 
-def logarithmic(axis: Any) -> None:
-    """Number a logarithmic axis in plain numbers, also within a decade."""
-    axis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
+def logarithmic(axes: Axes) -> None:
+    """Make y logarithmic, with plain numbers, if what is drawn ranges widely and is above 0."""
+    low, high = axes.dataLim.intervaly
+    if not 0 < 3 * low < high:
+        return
+    decades = log10(high / low)
+    subs = (1, 1.5, 2, 3, 5, 7) if decades < 0.9 else (1, 2, 5) if decades < 2.2 else (1,)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=subs))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def save(figure: Figure, *paths: Path) -> None:
     """Write a figure to files of the formats that their names say."""
     with matplotlib.rc_context(_STYLE):
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # it is laid out now, which takes longer than to draw it
         for path in paths:
             path.parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else {})

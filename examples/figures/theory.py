@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,20 +10,20 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import quantal
-from examples.figures.style import Row, compose
+from examples.figures.style import COLORS, Row, compose
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["densities", "mean_coefficients"]
 
-_ALPHAS = {0.2: "#0072B2", 0.5: "#56B4E9", 1.0: "#009E73", 2.0: "#E69F00", 5.0: "#D55E00"}
+_ALPHAS = dict(zip((0.2, 0.5, 1.0, 2.0, 5.0), COLORS["qsd"], strict=False))
 
 
 def densities() -> Figure:
     """Draw figure 1: the density of the retain probability, for two drop rates."""
 
-    def panel(rate: float) -> object:
+    def panel(rate: float) -> Callable[[Axes], None]:
         def draw(axes: Axes) -> None:
             p = np.linspace(0.001, 0.999, 999)
             for alpha, color in _ALPHAS.items():
@@ -30,7 +31,7 @@ def densities() -> Figure:
                 label = f"α {alpha:g}"
                 axes.plot(p, stats.beta.pdf(p, alpha, beta), color=color, label=label)
             axes.set(ylim=(0, 5), xlim=(0, 1), xlabel="retain probability p")
-            axes.set_title(f"drop rate {rate:g}: β = {rate / (1 - rate):g} α")
+            axes.set_title(f"drop rate {rate:g} (β = {rate / (1 - rate):g} α)")
 
         return draw
 

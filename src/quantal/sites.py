@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -62,8 +63,12 @@ class Site:
 
     @property
     def mean_gain(self) -> float:
-        """The mean of the coefficients, E[c]: 1 for dropout."""
-        return 1.0 if self.alpha is None else Dilution(self.rate, self.alpha).mean
+        """The mean of the coefficients, E[c]: 1 for dropout, NaN if it cannot be told."""
+        if self.alpha is None:
+            return 1.0
+        if math.isnan(self.rate) or math.isnan(self.alpha):
+            return math.nan
+        return Dilution(self.rate, self.alpha).mean
 
 
 class Sites(tuple[Site, ...]):

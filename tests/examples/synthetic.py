@@ -23,15 +23,15 @@ def write(settings: Settings, out, *, end: float | None = None, epochs: int | No
     run = Run(settings, out)
     run._data = _data(settings)
     rng = np.random.default_rng([settings.seed, crc32(settings.condition.encode())])
-    lower = LOWER[settings.layer] * (settings.alpha if settings.alpha < 5 else 5) ** 0.02
+    lower = LOWER[settings.layer] * min(settings.alpha or 1, 5) ** 0.02
     if end is None:
         end = LEVEL.get(run.experiment.data, 0.07) * lower * rng.normal(1, 0.02)
     with run:
         for epoch in range(run.epochs if epochs is None else epochs):
-            fall = 1 + 4 * np.exp(-6 * (epoch + 1) / run.epochs)
-            cost = end + end * (fall - 1) * rng.normal(1, 0.03)
+            fall = 0.3 if run.experiment.data == "reviews" else end if end < 1 else 1.5
+            cost = end + 3 * fall * np.exp(-6 * (epoch + 1) / run.epochs) * rng.normal(1, 0.1)
             wrong = nan if settings.plan.error != "error" else cost / 4
-            tested = {part: (cost, wrong) for part in run.parts}
+            tested = dict.fromkeys(run.parts, (cost, wrong))
             run.record(epoch, cost * 0.8, tested, lambda path: path.write_text("state"))
         if epochs is None:
             run.finish(_outputs(run, lower, rng), _weights(rng))

@@ -1,6 +1,10 @@
 """One Keras backend a run, chosen by KERAS_BACKEND; TensorFlow's own messages are off."""
 
 import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # the models that stand beside the tests
 
 # Before anything imports TensorFlow: its C++ side writes to stderr while it is loaded.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -7,7 +7,10 @@ from quantal.checks import require
 
 require("keras", "keras")
 
-from quantal.keras.layers import QSD  # noqa: E402 - only once Keras is known to be there
+from quantal.keras.convert import convert, revert, sites  # noqa: E402 - once Keras is known
+from quantal.keras.layers import QSD  # noqa: E402
+from quantal.keras.montecarlo import masks_on, predict_mc  # noqa: E402
 from quantal.keras.spatial import SpatialQSD1D, SpatialQSD2D, SpatialQSD3D  # noqa: E402
 
 __all__ = ["QSD", "SpatialQSD1D", "SpatialQSD2D", "SpatialQSD3D"]
+__all__ += ["convert", "masks_on", "predict_mc", "revert", "sites"]

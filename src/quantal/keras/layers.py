@@ -12,11 +12,11 @@ from quantal.dilution import Dilution, Vary
 from quantal.granularity import Axes, coefficient_shapes
 from quantal.keys import Key
 
-__all__ = ["QSD"]
+__all__ = ["QSD", "backend"]
 
 if keras.backend.backend() not in ("tensorflow", "jax", "torch"):
     raise wrong_value("KERAS_BACKEND", "tensorflow, jax or torch", keras.backend.backend())
-_backend = importlib.import_module(f"quantal.keras.on_{keras.backend.backend()}")
+backend = importlib.import_module(f"quantal.keras.on_{keras.backend.backend()}")
 
 Shape = tuple[int | None, ...]
 
@@ -78,24 +78,30 @@ class QSD(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self._dilution = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
+        dilution = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
         self.noise_shape = _noise_shape(noise_shape)
         self.broadcast_dims = _tuple(broadcast_dims)
         if noise_shape is not None and self.broadcast_dims:
             raise wrong_value("noise_shape", "None where broadcast_dims is given", noise_shape)
         self.p_broadcast_dims = _tuple(p_broadcast_dims)
         self.seed = _seed(seed)
-        if self.rate > 0:
+        if dilution.rate > 0:
             # Of a portable key it is the counter: a state that Keras hands through compiled
             # functions, and that is no weight.
             own = 0 if isinstance(seed, Key) else seed
             generator = keras.random.SeedGenerator
             self.seed_generator = own if isinstance(own, generator) else generator(own)
-        # Graphs of TensorFlow can be told of a new law; the other backends read it as they run.
-        live = self.rate > 0 and keras.backend.backend() == "tensorflow"
-        self._tables = _backend.Tables(self.dilution, self.p_broadcast_dims != ()) if live else None
+        self._begin(dilution)
         self.supports_masking = True
-        self._build_at_init()
+        if hasattr(self, "_build_at_init"):  # not in Keras below 3.9, which builds with a call
+            self._build_at_init()
+
+    def _begin(self, dilution: Dilution) -> None:
+        """Take the first law."""
+        self._dilution = dilution
+        # Graphs of TensorFlow can be told of a new law; the other backends read it as they run.
+        live = dilution.rate > 0 and keras.backend.backend() == "tensorflow"
+        self._tables = backend.Tables(dilution, self.p_broadcast_dims != ()) if live else None
 
     @property
     def dilution(self) -> Dilution:
@@ -131,7 +137,7 @@ class QSD(keras.layers.Layer):
     def call(self, inputs: Any, training: bool = False) -> Any:  # noqa: D102
         if not training or self.rate == 0:
             return inputs
-        return _backend.dilute(self, inputs, self._shared_axes(tuple(inputs.shape)))
+        return backend.dilute(self, inputs, self._shared_axes(tuple(inputs.shape)))
 
     def _shared_axes(self, shape: Shape) -> tuple[int, ...]:
         """Return the axes that share a coefficient, by noise_shape or broadcast_dims."""

@@ -19,7 +19,11 @@ def dilute(layer: Any, x: tf.Tensor, shared_axes: tuple[int, ...]) -> tf.Tensor:
     if layer.rate == 1:
         return adapter.zeros(x)
     keys = fold_in(layer.seed, state[1]) if isinstance(layer.seed, Key) else from_seed(state)
-    drawn = adapter.coefficients(layer._tables.read(), mask_shape, p_shape, keys)
+    if layer._tables is None:
+        law = adapter.constants(layer.dilution, p_shape is not None, x.device)
+    else:
+        law = layer._tables.read()
+    drawn = adapter.coefficients(law, mask_shape, p_shape, keys)
     return adapter.multiply(x, drawn)
 
 

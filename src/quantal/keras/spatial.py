@@ -12,12 +12,12 @@ from quantal.granularity import Axes
 from quantal.keras.layers import QSD
 from quantal.keys import Key
 
-__all__ = ["SpatialQSD1D", "SpatialQSD2D", "SpatialQSD3D"]
+__all__ = ["Spatial", "SpatialQSD1D", "SpatialQSD2D", "SpatialQSD3D"]
 
 _FORMATS = ("channels_first", "channels_last")
 
 
-class _Spatial(QSD):
+class Spatial(QSD):
     """QSD whose coefficients are shared over the axes that are neither batch nor channels."""
 
     _dims: int
@@ -37,28 +37,32 @@ class _Spatial(QSD):
         layout = data_format or keras.config.image_data_format()
         if layout not in _FORMATS:
             raise wrong_value("data_format", f"{_FORMATS[0]!r} or {_FORMATS[1]!r}", data_format)
-        first = 2 if layout == "channels_first" else 1
         super().__init__(
             rate,
             alpha,
             seed=seed,
             vary=vary,
             unit_mean=unit_mean,
-            broadcast_dims=tuple(range(first, first + self._dims)),
+            broadcast_dims=self._spatial_axes(layout),
             p_broadcast_dims=p_broadcast_dims,
             **kwargs,
         )
         self.data_format = layout
         self.input_spec = keras.layers.InputSpec(ndim=self._dims + 2)
 
-    def get_config(self) -> dict[str, Any]:
+    @classmethod
+    def _spatial_axes(cls, layout: str) -> tuple[int, ...]:
+        first = 2 if layout == "channels_first" else 1
+        return tuple(range(first, first + cls._dims))
+
+    def get_config(self) -> dict[str, Any]:  # noqa: D102
         config = super().get_config()
         del config["noise_shape"], config["broadcast_dims"]
         return {**config, "data_format": self.data_format}
 
 
 @keras.saving.register_keras_serializable(package="quantal")
-class SpatialQSD1D(_Spatial):
+class SpatialQSD1D(Spatial):
     """QSD of whole feature maps of a (batch, steps, channels) input.
 
     Parameters
@@ -85,7 +89,7 @@ class SpatialQSD1D(_Spatial):
 
 
 @keras.saving.register_keras_serializable(package="quantal")
-class SpatialQSD2D(_Spatial):
+class SpatialQSD2D(Spatial):
     """QSD of whole feature maps of a (batch, rows, columns, channels) input.
 
     Parameters
@@ -109,7 +113,7 @@ class SpatialQSD2D(_Spatial):
 
 
 @keras.saving.register_keras_serializable(package="quantal")
-class SpatialQSD3D(_Spatial):
+class SpatialQSD3D(Spatial):
     """QSD of whole feature maps of an input with three spatial axes; see `SpatialQSD2D`.
 
     Examples

@@ -26,7 +26,7 @@ from quantal.tensorflow.bits import (
     look_up,
 )
 
-__all__ = ["check_input", "coefficients", "dilute", "multiply", "tables", "zeros"]
+__all__ = ["check_input", "coefficients", "constants", "dilute", "multiply", "tables", "zeros"]
 
 
 @tf.autograph.experimental.do_not_convert
@@ -86,7 +86,7 @@ def dilute(
         return given
     if dilution.rate == 1:
         return zeros(x)
-    law = _constants(dilution, p_shape is not None, x.device)
+    law = constants(dilution, p_shape is not None, x.device)
     return multiply(x, coefficients(law, mask_shape, p_shape, keys_of(rng)))
 
 
@@ -126,7 +126,8 @@ def tables(dilution: Dilution, shared: bool) -> tuple[Any, Any]:
 
 
 @functools.lru_cache(maxsize=64)
-def _constants(dilution: Dilution, shared: bool, device: str) -> tuple[Tensor, Tensor]:
+def constants(dilution: Dilution, shared: bool, device: str) -> tuple[Tensor, Tensor]:
+    """Return `tables` as tensors."""
     # Made outside any graph: graphs then refer to the one tensor instead of holding a copy each.
     with tf.init_scope(), tf.device(device):
         first, second = tables(dilution, shared)

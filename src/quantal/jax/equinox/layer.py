@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import warnings
 
+import equinox as eqx
 import jax
 
-from quantal.checks import require, wrong_type
-
-require("equinox", "equinox")
-
-import equinox as eqx  # noqa: E402
-
-from quantal.dilution import Vary  # noqa: E402
-from quantal.granularity import Axes  # noqa: E402
-from quantal.jax.bits import NO_KEY  # noqa: E402
-from quantal.jax.functional import Number, checked, dilute, is_random  # noqa: E402
-from quantal.keys import Key  # noqa: E402
+from quantal.checks import wrong_type
+from quantal.dilution import Vary
+from quantal.granularity import Axes
+from quantal.jax.bits import NO_KEY
+from quantal.jax.functional import Number, checked, dilute, is_random
+from quantal.keys import Key
 
 __all__ = ["QSD"]
 

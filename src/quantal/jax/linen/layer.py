@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
+from flax import linen as nn
 
-from quantal.checks import require
+from quantal.dilution import Vary
+from quantal.jax.functional import Number, checked, dilute, is_random
+from quantal.keys import Key
 
-require("flax", "flax")
-
-from flax import linen as nn  # noqa: E402
-
-from quantal.dilution import Vary  # noqa: E402
-from quantal.jax.functional import Number, checked, dilute, is_random  # noqa: E402
-from quantal.keys import Key  # noqa: E402
-
-__all__ = ["QSD"]
+__all__ = ["QSD", "diluted"]
 
 
 class QSD(nn.Module):
@@ -83,17 +79,37 @@ class QSD(nn.Module):
         rng : jax.Array or quantal.Key, optional
             A key to use instead of one from the stream ``rng_collection``.
         """
-        deterministic = nn.merge_param("deterministic", self.deterministic, deterministic)
-        if rng is None and not deterministic and is_random(self.rate):
-            rng = self.make_rng(self.rng_collection)
-        return dilute(
+        return diluted(
+            self,
             inputs,
-            self.rate,
-            self.alpha,
-            key=rng,
-            training=not deterministic,
+            deterministic,
+            rng,
+            alpha=self.alpha,
             vary=self.vary,
             unit_mean=self.unit_mean,
-            broadcast_dims=self.broadcast_dims,
             p_broadcast_dims=self.p_broadcast_dims,
         )
+
+
+def diluted(
+    module: nn.Module,
+    inputs: jax.Array,
+    deterministic: bool | None = None,
+    rng: jax.Array | Key | None = None,
+    *,
+    alpha: Number | None,
+    **options: Any,
+) -> jax.Array:
+    """Return what QSD gives in the place of a module with the fields of ``nn.Dropout``."""
+    deterministic = nn.merge_param("deterministic", module.deterministic, deterministic)
+    if rng is None and not deterministic and is_random(module.rate):
+        rng = module.make_rng(module.rng_collection)
+    return dilute(
+        inputs,
+        module.rate,
+        alpha,
+        key=rng,
+        training=not deterministic,
+        broadcast_dims=module.broadcast_dims,
+        **options,
+    )

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import jax
+from flax import nnx
 
-from quantal.checks import require, wrong_type
-
-require("flax", "flax")
-
-from flax import nnx  # noqa: E402
-
-from quantal.dilution import Vary  # noqa: E402
-from quantal.jax.bits import typed_key  # noqa: E402
-from quantal.jax.functional import Number, checked, dilute, is_random  # noqa: E402
-from quantal.keys import Key  # noqa: E402
+from quantal.checks import wrong_type
+from quantal.dilution import Vary
+from quantal.jax.bits import typed_key
+from quantal.jax.functional import Number, checked, dilute, is_random
+from quantal.keys import Key
 
 __all__ = ["QSD"]
 

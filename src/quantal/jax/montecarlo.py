@@ -1,0 +1,45 @@
+"""Mean and spread of many draws, in memory that does not grow with their number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax import lax
+from jax import numpy as jnp
+
+from quantal.sites import Prediction
+
+__all__ = ["moments"]
+
+
+def moments(draw: Callable[[jax.Array], Any], key: jax.Array, n: int) -> Prediction:
+    """Return the mean and the sample standard deviation of ``draw(key)`` over n keys.
+
+    Examples
+    --------
+    >>> key = jax.random.key(0)
+    >>> mean, std = moments(lambda key: {"y": jax.random.normal(key)}, key, 1000)
+    >>> bool(abs(mean["y"]) < 0.15), bool(abs(std["y"] - 1) < 0.15)
+    (True, True)
+    """
+    keys = jax.random.split(key, n)
+    zeros = jax.tree.map(
+        lambda y: jnp.zeros(y.shape, jnp.promote_types(y.dtype, jnp.float32)),
+        jax.eval_shape(draw, keys[0]),
+    )
+
+    def step(running: tuple[Any, Any], item: tuple[jax.Array, jax.Array]) -> tuple[Any, None]:
+        mean, squares = running
+        key, count = item
+        # Welford's update: no difference of large sums.
+        away = jax.tree.map(lambda y, m: y.astype(m.dtype) - m, draw(key), mean)
+        mean = jax.tree.map(lambda m, d: m + d / count.astype(m.dtype), mean, away)
+        share = (count - 1) / count
+        squares = jax.tree.map(lambda s, d: s + d * d * share.astype(s.dtype), squares, away)
+        return (mean, squares), None
+
+    counts = jnp.arange(1, n + 1, dtype=jnp.float32)
+    (mean, squares), _ = lax.scan(step, (zeros, zeros), (keys, counts))
+    return Prediction(mean, jax.tree.map(lambda s: jnp.sqrt(s / (n - 1)), squares))
