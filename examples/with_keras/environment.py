@@ -13,9 +13,6 @@ from quantal.checks import wrong_value
 
 __all__ = ["environment"]
 
-_POLICIES = {"bfloat16": "mixed_bfloat16"}
-
-
 @contextmanager
 def environment(run: Run) -> Iterator[None]:
     """Hold the precision, device and distribution of a run."""
@@ -37,19 +34,18 @@ def environment(run: Run) -> Iterator[None]:
 
 @contextmanager
 def _precision(name: str) -> Iterator[None]:
+    backend = keras.backend.backend()
+    if name == "float64" and backend != "tensorflow":
+        expected = f"float32 or bfloat16 with Keras on {backend}, which computes with 32 bits"
+        raise wrong_value("precision", expected, name)
     floats, policy = keras.config.floatx(), keras.config.dtype_policy()
-    with ExitStack() as stack:
-        if name == "float64" and keras.backend.backend() == "jax":
-            import jax
-
-            stack.enter_context(jax.enable_x64(True))
-        try:
-            keras.config.set_floatx("float64" if name == "float64" else "float32")
-            keras.config.set_dtype_policy(_POLICIES.get(name, name))
-            yield
-        finally:
-            keras.config.set_floatx(floats)
-            keras.config.set_dtype_policy(policy)
+    keras.config.set_floatx("float64" if name == "float64" else "float32")
+    keras.config.set_dtype_policy("mixed_bfloat16" if name == "bfloat16" else name)
+    try:
+        yield
+    finally:
+        keras.config.set_floatx(floats)
+        keras.config.set_dtype_policy(policy)
 
 
 def _devices(kind: str) -> list[str]:
@@ -81,7 +77,7 @@ def _shared(found: list[str], count: int, batch: int) -> Any:
 class Rows(keras.distribution.DataParallel):
     """Gives each device its rows of a batch, or all of them where they cannot be divided."""
 
-    def get_data_layout(self, data_shape: tuple[int, ...]) -> Any:  # noqa: D102
+    def get_data_layout(self, data_shape: tuple[int, ...]) -> Any:
         if data_shape[0] % self.num_model_replicas:
             axes = [None] * len(data_shape)
             return keras.distribution.TensorLayout(axes, self.device_mesh)

@@ -43,7 +43,7 @@ def site_outputs(model: keras.Model) -> Callable[[NDArray, bool], list[NDArray]]
     for layer in model.layers:
         if isinstance(layer, keras.layers.BatchNormalization):
             layer.trainable = False
-    inner = keras.Model(model.inputs, [site.output for site in sites(model)])
+    inner = keras.Model(model.input, [site.output for site in sites(model)])
 
     def outputs(x: NDArray, masks: bool) -> list[NDArray]:
         reset_state(model)

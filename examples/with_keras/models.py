@@ -49,7 +49,7 @@ class Carried(layers.Layer):
 
     def call(self, inputs: Any, training: bool = False) -> Any:  # noqa: D102
         # Copies: torch overwrites the variables before the backward pass has read them.
-        start = [ops.cast(ops.copy(variable), self.compute_dtype) for variable in self.state]
+        start = [ops.cast(ops.copy(variable.value), self.compute_dtype) for variable in self.state]
         outputs, *end = self.lstm(inputs, initial_state=start, training=training)
         for variable, value in zip(self.state, end, strict=True):
             variable.assign(ops.cast(ops.stop_gradient(value), variable.dtype))
@@ -58,7 +58,7 @@ class Carried(layers.Layer):
     def reset_state(self) -> None:
         """Start from zero."""
         for variable in self.state:
-            variable.assign(ops.zeros_like(variable))
+            variable.assign(ops.zeros_like(variable.value))
 
 
 class Sites:
