@@ -49,7 +49,7 @@ def normalise(images: NDArray) -> NDArray[np.float32]:
     centred = images - images.mean(axis=(1, 2, 3), keepdims=True, dtype=np.float32)
     norm = np.sqrt(np.square(centred).sum(axis=(1, 2, 3), keepdims=True))
     centred *= _NORM / np.where(norm < _LEAST, _NORM, norm)
-    return centred.astype(np.float32)
+    return centred.astype(np.float32, copy=False)
 
 
 def augment(images: NDArray, rng: np.random.Generator) -> NDArray:

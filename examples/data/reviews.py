@@ -57,8 +57,8 @@ def load(folder: Path | None, seed: int) -> Data:
     tested = round(_TEST * len(reviews))
     test, train = (_segments(part, number) for part in (shuffled[:tested], shuffled[tested:]))
     mean, scale = float(train[1].mean()), float(train[1].std())
-    splits = (Split(x, ((y - mean) / scale).astype(np.float32)) for x, y in (train, test))
-    return Data(*splits, scale=scale)
+    sides = [Split(x, ((y - mean) / scale).astype(np.float32)) for x, y in (train, test)]
+    return Data(train=sides[0], test=sides[1], scale=scale)
 
 
 def _reviews(texts: File, ratings: File) -> list[tuple[list[str], float]]:

@@ -1,0 +1,144 @@
+"""Sweeps: what a grid holds, what is skipped, what happens to runs that fail or are killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from examples import sweep
+from examples.__main__ import main
+from examples.experiments import experiment
+from examples.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+START = Settings("digits-mlp", "torch", epochs=2)
+
+
+def names(runs):
+    return [run.name for run in runs]
+
+
+def test_a_layer_without_a_parameter_does_not_multiply():
+    runs = sweep.grid(
+        START, layers=["none", "dropout", "qsd"], rates=[0.1, 0.2], alphas=[0.2, 1.0], seeds=[0, 1]
+    )
+    assert len(runs) == len(set(names(runs))) == 2 * (1 + 2 + 4)
+
+
+def test_the_paper_s_grid_holds_its_findings_and_figures():
+    plan = experiment("mnist-mlp")
+    runs = sweep.paper(Settings("mnist-mlp", "torch"), range(8))
+    found = {(run.layer, run.rate, run.alpha) for run in runs}
+    assert {(f.layer, f.rate, f.alpha) for f in plan.findings} <= found
+    assert {("qsd", rate, alpha) for rate in plan.rates for alpha in plan.alphas} <= found
+    assert len(runs) == len(set(names(runs))) == 8 * len(found)
+
+
+def test_a_job_s_command_makes_the_same_settings(monkeypatch):
+    run = Settings("mnist-mlp", "jax", layer="dist-q", rate=0.3, alpha=0.7, seed=5, limit=640)
+    made = []
+    monkeypatch.setattr("examples.run.train", lambda settings, *_, **__: made.append(settings))
+    assert main(sweep.Job((run,)).command(Path("out"), Path("data"))[3:]) == 0
+    assert made == [run]
+
+
+def test_seeds_of_a_condition_go_together():
+    runs = sweep.grid(START, layers=["dropout", "qsd"], rates=[None], alphas=[None], seeds=range(3))
+    work = sweep.jobs(runs, vmap_seeds=True)
+    assert [[run.seed for run in job.runs] for job in work] == [[0, 1, 2]] * 2
+    assert "--vmap-seeds" in work[0].command(Path("out"), None)
+
+
+def test_finished_runs_are_skipped(tmp_path):
+    runs = sweep.grid(START, layers=["qsd"], rates=[None], alphas=[None], seeds=range(3))
+    done = tmp_path / runs[1].name
+    done.mkdir(parents=True)
+    (done / "result.json").write_text("{}")
+    assert names(sweep.pending(runs, tmp_path)) == names([runs[0], runs[2]])
+
+
+def sweep_line(out, epochs, *more):
+    line = ["sweep", "digits-mlp", "--layer", "qsd", "--epochs", str(epochs), "--out", str(out)]
+    return [*line, *more]
+
+
+def reference(out, runs):
+    """Return the metrics of unbroken runs; on one thread, since sums depend on their number."""
+    epochs = runs[0].epochs
+    assert main(sweep_line(out, epochs, "--seeds", str(len(runs)), "--threads", "1")) == 0
+    return [metrics(out / run.name) for run in runs]
+
+
+def metrics(folder):
+    path = folder / "metrics.jsonl"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def wait_for(condition, seconds=240):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "nothing happened"
+        time.sleep(0.02)
+
+
+def test_a_sweep_of_real_processes_and_a_second_one_with_nothing_to_do(tmp_path, capfd):
+    bad = tmp_path / START.but(seed=1).name
+    bad.mkdir(parents=True)
+    START.but(epochs=7).write(bad / "config.json")  # a run with other settings is in the way
+    line = sweep_line(tmp_path, 2, "--seeds", "2", "--jobs", "2", "--retries", "0")
+    assert main(line) == 1
+    assert "epochs=7" in capfd.readouterr().out
+    [result] = tmp_path.rglob("result.json")
+    assert result.parent == tmp_path / START.name
+    before = result.stat().st_mtime_ns
+    assert main(sweep_line(tmp_path, 2, "--seeds", "1")) == 0
+    assert "1 of them done; 0 jobs" in capfd.readouterr().out
+    assert result.stat().st_mtime_ns == before
+
+
+def test_a_killed_run_of_a_sweep_is_tried_again_to_the_same_numbers(tmp_path):
+    run = START.but(epochs=12)
+    expected = reference(tmp_path / "whole", [run])
+    folder = tmp_path / "killed" / run.name
+    line = sweep_line(tmp_path / "killed", 12, "--seeds", "1", "--threads", "1")
+    process = subprocess.Popen([sys.executable, "-m", "examples", *line], cwd=ROOT)
+    wait_for(lambda: len(metrics(folder)) >= 2)
+    [child] = children(process.pid)
+    os.kill(child, signal.SIGKILL)
+    assert len(metrics(folder)) < 12
+    assert process.wait(240) == 0
+    assert "going on after epoch" in (folder / "log.txt").read_text()
+    assert [metrics(folder)] == expected
+
+
+def children(pid):
+    """Return the processes that any thread of a process has started."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+@pytest.mark.filterwarnings("ignore")  # Ray 2.60 and what it imports: many, none of them ours
+def test_a_ray_cluster_loses_a_worker_in_mid_run(tmp_path):
+    from ray.cluster_utils import Cluster
+
+    runs = [START.but(epochs=60, seed=seed) for seed in range(2)]
+    expected = reference(tmp_path / "here", runs)
+    out = tmp_path / "there"
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    try:
+        nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+        line = sweep_line(out, 60, "--seeds", "2", "--retries", "3", "--engine", "ray")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "examples", *line, "--address", cluster.address], cwd=ROOT
+        )
+        wait_for(lambda: all(metrics(out / run.name) for run in runs))
+        assert all(len(metrics(out / run.name)) < 60 for run in runs)
+        cluster.remove_node(nodes[0], allow_graceful=False)
+        assert process.wait(240) == 0
+    finally:
+        cluster.shutdown()
+    assert [metrics(out / run.name) for run in runs] == expected
