@@ -13,6 +13,7 @@ from quantal.checks import wrong_value
 
 __all__ = ["environment"]
 
+
 @contextmanager
 def environment(run: Run) -> Iterator[None]:
     """Hold the precision, device and distribution of a run."""

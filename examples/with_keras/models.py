@@ -37,7 +37,10 @@ class Carried(layers.Layer):
     def __init__(self, units: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.units = units
-        self.lstm = layers.LSTM(units, return_sequences=True, return_state=True)
+        # Zeros until the weights are loaded: orthogonal matrices of this size take seconds.
+        self.lstm = layers.LSTM(
+            units, recurrent_initializer="zeros", return_sequences=True, return_state=True
+        )
 
     def build(self, input_shape: tuple[int, ...]) -> None:  # noqa: D102
         self.lstm.build(input_shape)

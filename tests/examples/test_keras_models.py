@@ -7,7 +7,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from keras_runs import narrow
+from keras_runs import narrow_run
 
 from examples import initial
 from examples.experiments import EXPERIMENTS
@@ -55,7 +55,7 @@ def test_parameter_counts_are_the_architectures(
 def test_weights_come_back_as_they_were_loaded(
     name: str, tmp_path: Path, data_folder: Path
 ) -> None:
-    run = narrow(name, tmp_path, data_folder)
+    run = narrow_run(name, tmp_path, data_folder)
     model = build(run)
     drawn = initial.weights(run.experiment, 7)
     weights.load(model, drawn)
@@ -69,7 +69,7 @@ def test_weights_come_back_as_they_were_loaded(
 
 
 def test_gru_follows_the_canonical_gates(tmp_path: Path, data_folder: Path) -> None:
-    run = narrow("reviews-gru", tmp_path, data_folder, layer="none")
+    run = narrow_run("reviews-gru", tmp_path, data_folder, layer="none")
     model = prepare(run)
     rng = np.random.default_rng(0)
     drawn = {k: rng.normal(0, 0.5, v.shape) for k, v in initial.weights(run.experiment, 0).items()}
@@ -87,7 +87,7 @@ def test_gru_follows_the_canonical_gates(tmp_path: Path, data_folder: Path) -> N
 
 
 def test_strided_convolutions_are_padded_on_both_sides(tmp_path: Path, data_folder: Path) -> None:
-    model = build(narrow("cifar10-wrn", tmp_path, data_folder))
+    model = build(narrow_run("cifar10-wrn", tmp_path, data_folder))
     layer = model.get_layer("group2_block1_conv1")
     assert layer.strides == (2, 2)
     assert layer.padding == "valid"
@@ -96,7 +96,7 @@ def test_strided_convolutions_are_padded_on_both_sides(tmp_path: Path, data_fold
 
 def test_layer_at_the_sites(tmp_path: Path, data_folder: Path) -> None:
     def first(layer: str, stream: str = "native") -> keras.Layer:
-        run = narrow("reviews-lstm", tmp_path, data_folder, layer=layer, stream=stream)
+        run = narrow_run("reviews-lstm", tmp_path, data_folder, layer=layer, stream=stream)
         return sites(build(run))[0]
 
     assert type(first("none")) is keras.layers.Identity
@@ -111,7 +111,7 @@ def test_layer_at_the_sites(tmp_path: Path, data_folder: Path) -> None:
 def test_embedding_of_reviews_is_diluted_word_by_word(
     layer: str, tmp_path: Path, data_folder: Path
 ) -> None:
-    run = narrow("reviews-lstm", tmp_path, data_folder, layer=layer)
+    run = narrow_run("reviews-lstm", tmp_path, data_folder, layer=layer)
     model = prepare(run)
     x = run.data.test.x[:4]
     outputs = site_outputs(model)
@@ -124,7 +124,7 @@ def test_embedding_of_reviews_is_diluted_word_by_word(
 def test_sites_without_masks_repeat_and_with_masks_do_not(
     tmp_path: Path, data_folder: Path
 ) -> None:
-    run = narrow("cifar10-wrn", tmp_path, data_folder)
+    run = narrow_run("cifar10-wrn", tmp_path, data_folder)
     model = prepare(run)
     before = [v.numpy() for v in model.non_trainable_variables if "moving" in v.path]
     outputs = site_outputs(model)
@@ -143,7 +143,7 @@ def test_sites_without_masks_repeat_and_with_masks_do_not(
 def test_state_is_carried_between_windows_and_not_out_of_evaluations(
     tmp_path: Path, data_folder: Path
 ) -> None:
-    run = narrow("ptb-medium", tmp_path, data_folder, layer="none")
+    run = narrow_run("ptb-medium", tmp_path, data_folder, layer="none")
     model = prepare(run)
     first, second, *_ = run.evaluation("test")
     after = model(second.x)
@@ -152,6 +152,6 @@ def test_state_is_carried_between_windows_and_not_out_of_evaluations(
             layer.reset_state()
     model(first.x)
     assert not np.allclose(model(second.x), after)  # it goes on from the first
-    cost = evaluate(model, run, "test")
+    cost, _ = evaluate(model, run, "test")
     model(first.x)
-    assert evaluate(model, run, "test") == cost
+    assert evaluate(model, run, "test")[0] == cost
