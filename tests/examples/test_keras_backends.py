@@ -13,13 +13,13 @@ import pytest
 
 # Prints the costs of the steps and the metrics of one or more runs, whose settings are given.
 SCRIPT = """
-import json, sys
+import importlib, json, sys
 from pathlib import Path
-import examples.data.batches
 from keras_runs import Costs, narrow_run
 from examples.with_keras.train import train
 
-examples.data.batches.EVALUATION_BATCH = 352  # which 8 divides; then 1 more
+# 8 devices divide 352, and not the 1 that is left.
+importlib.import_module("examples.data.batches").EVALUATION_BATCH = 352
 for name, settings in json.loads(sys.argv[3]):
     run = narrow_run(name, Path(sys.argv[1]) / str(settings), Path(sys.argv[2]), watch=Costs(),
                      stream="portable", **settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -15,7 +16,6 @@ import numpy as np
 import pytest
 from keras_runs import Costs, narrow_run, rate
 
-import examples.data.batches
 from examples.experiments import LAYERS, Schedule
 from examples.progress import Watch
 from examples.run import Run
@@ -172,7 +172,8 @@ def test_evaluation_weighs_batches_by_their_samples(
     run = narrow_run("mnist-mlp", tmp_path, data_folder)
     model = prepare(run)
     whole = evaluate(model, run, "test")
-    monkeypatch.setattr(examples.data.batches, "EVALUATION_BATCH", 50)  # 50 and 14
+    module = importlib.import_module("examples.data.batches")
+    monkeypatch.setattr(module, "EVALUATION_BATCH", 50)  # 50 and 14
     np.testing.assert_allclose(evaluate(model, run, "test"), whole, rtol=1e-5)
     logits = keras.ops.convert_to_numpy(model(run.data.test.x))
     assert whole[1] == pytest.approx(np.mean(logits.argmax(1) != run.data.test.y), abs=1e-6)
