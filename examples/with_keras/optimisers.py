@@ -13,6 +13,19 @@ from examples.experiments import Optimiser
 __all__ = ["optimiser"]
 
 
+def _dense(gradient: Any) -> Any:
+    """Return a gradient as one array.
+
+    TensorFlow lists the rows of an embedding's, each as often as its word occurs; Keras would take
+    norms and squares of the list.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return gradient
+    import tensorflow as tf
+
+    return tf.convert_to_tensor(gradient)
+
+
 class _Penalised:
     """Adds weight · λ to the gradient, where Keras's own weight decay is apart from it."""
 
@@ -21,9 +34,7 @@ class _Penalised:
         self.penalty = penalty
 
     def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> None:
-        # TensorFlow gives the rows of an embedding one by one, repeated where a word is: their
-        # norm would not be that of the gradient.
-        super().apply([ops.convert_to_tensor(gradient) for gradient in grads], trainable_variables)
+        super().apply([_dense(gradient) for gradient in grads], trainable_variables)
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         gradient = ops.cast(gradient, variable.dtype)
