@@ -129,7 +129,7 @@ def test_sites_without_masks_repeat_and_with_masks_do_not(
     before = [v.numpy() for v in model.non_trainable_variables if "moving" in v.path]
     outputs = site_outputs(model)
     x = run.data.test.x[:8]
-    assert [y.shape[-1] for y in outputs(x, False)] == [8, 16, 24]
+    assert [y.shape[-1] for y in outputs(x, False)] == [8, 16]
     for off, again, on, other in zip(
         outputs(x, False), outputs(x, False), outputs(x, True), outputs(x, True), strict=True
     ):
