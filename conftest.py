@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
-# What a folder or file needs, by path from the project's root.
+# What a folder or file needs, by path from the project's root; * stands for a part of a name.
 NEEDS = {
     "src/quantal/torch": ("torch",),
     "src/quantal/tensorflow": ("tensorflow",),
@@ -28,7 +29,22 @@ NEEDS = {
     "tests/with_torch": ("torch",),
     "tests/with_keras": ("keras",),
     "tests/with_jax": ("jax", "flax", "equinox"),
+    "examples": ("sklearn", "pooch", "rich", "matplotlib"),
+    "examples/with_torch": ("torch",),
+    "examples/with_keras": ("keras", "tensorflow"),
+    "examples/with_jax": ("jax", "flax", "optax"),
+    "tests/examples": ("sklearn", "pooch", "rich", "matplotlib"),
+    "tests/examples/test_torch*": ("torch",),
+    "tests/examples/test_keras*": ("keras", "tensorflow"),
+    "tests/examples/test_jax*": ("jax", "flax", "optax"),
+    "tests/examples/test_agreement*": ("torch", "keras", "tensorflow", "jax", "flax", "optax"),
     "tests/together": ("torch", "tensorflow", "keras", "jax", "flax", "equinox"),
+}
+# What --backend may ask for: the folders of tests.
+BACKENDS = {
+    path.removeprefix("tests/").removeprefix("with_"): path
+    for path in NEEDS
+    if path.startswith("tests/") and "*" not in path
 }
 ROOT = Path(__file__).parent
 
@@ -44,7 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--backend",
         action="append",
         default=[],
-        choices=[p.removeprefix("tests/").removeprefix("with_") for p in NEEDS if "tests" in p],
+        choices=list(BACKENDS),
         help="fail if this backend cannot be tested (may be given more than once)",
     )
 
@@ -52,8 +68,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse to pass for a backend that was asked for and is not there."""
     for backend in config.getoption("--backend"):
-        path = f"tests/{backend}" if backend == "together" else f"tests/with_{backend}"
-        if absent := missing(path):
+        if absent := missing(BACKENDS[backend]):
             raise pytest.UsageError(f"--backend {backend}: not installed: {', '.join(absent)}")
 
 
@@ -67,4 +82,5 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if not collection_path.is_relative_to(ROOT):
         return None
     relative = collection_path.relative_to(ROOT).as_posix()
-    return True if relative in NEEDS and missing(relative) else None
+    wanting = any(fnmatch(relative, path) and missing(path) for path in NEEDS)
+    return True if wanting else None

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from quantal.checks import wrong_value
+
 __all__ = ["Data", "Split", "load"]
 
 Augment = Callable[[NDArray, np.random.Generator], NDArray]
@@ -67,10 +69,19 @@ def load(name: str, folder: Path | None = None, *, seed: int = 0) -> Data:
     name : str
         ``digits``, ``mnist``, ``cifar10``, ``ptb`` or ``reviews``.
     folder : path, optional
-        Where the files are.
+        Where the files are, or the folder that has this set's folder in it; it is only read.
     seed : int
         Of the split into training and test data, where the set itself has none.
     """
-    from examples.data import digits
+    from examples.data import cifar10, digits, mnist, ptb, reviews
 
-    return {"digits": digits.load}[name](folder, seed)
+    loaders = {
+        "digits": digits.load,
+        "mnist": mnist.load,
+        "cifar10": cifar10.load,
+        "ptb": ptb.load,
+        "reviews": reviews.load,
+    }
+    if name not in loaders:
+        raise wrong_value("name", f"one of {', '.join(loaders)}", name)
+    return loaders[name](None if folder is None else Path(folder), seed)
