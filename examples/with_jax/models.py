@@ -166,8 +166,8 @@ class Language(Model):
     def start(self, batch: int) -> Any:
         """Return the cells' memory and output, for each layer."""
         units, dtype = self.state
-        zeros = jnp.zeros((batch, units), dtype)
-        return [(zeros, zeros) for _ in self.rnn]
+        # Each an array of its own: a step takes over the memory of all of them.
+        return [tuple(jnp.zeros((batch, units), dtype) for _ in "ch") for _ in self.rnn]
 
     def __call__(self, x: jax.Array, carry: Any, keys: Keys) -> tuple[jax.Array, Any]:
         """Return the logits of the word after each."""

@@ -78,7 +78,7 @@ def step(
     own = jax.vmap(jax.random.fold_in, (0, None))(keys, state.count)
 
     def loss(params: nnx.State) -> tuple[jax.Array, tuple[nnx.State, Any]]:
-        model = nnx.merge(plan.graph, params, state.stats)
+        model = nnx.merge(plan.graph, params, state.stats, copy=True)
         model.train()
         predicted, carry = model(batch.x, state.carry, own)
         return _costs(plan, predicted, batch.y).mean(), (nnx.state(model, nnx.BatchStat), carry)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import count
 
@@ -33,9 +33,7 @@ def train(run: Run) -> None:
         state = trainer.start()
         for epoch in range(run.first_epoch, run.epochs):
             state, keys, rate = trainer.begin(state, epoch)
-            for number, batch in enumerate(run.batches(epoch)):
-                state, cost = trainer.steps.train(state, place.divided(batch), keys, rate)
-                run.step(epoch, number, cost)
+            state = trainer.go(state, enumerate(run.batches(epoch)), keys, rate, epoch)
             trainer.record(state, epoch)
         trainer.finish(state)
 
@@ -69,6 +67,20 @@ class Trainer:
         rate = jnp.asarray(self.run.learning_rate(epoch))
         return state, self.keys(epoch), self.place.everywhere(rate)
 
+    def go(
+        self,
+        state: State,
+        batches: Iterable[tuple[int, Batch]],
+        keys: jax.Array,
+        rate: jax.Array,
+        epoch: int,
+    ) -> State:
+        """Train on numbered batches."""
+        for number, batch in batches:
+            state, cost = self.steps.train(state, self.place.divided(batch), keys, rate)
+            self.run.step(epoch, number, cost)
+        return state
+
     def keys(self, epoch: int) -> jax.Array:
         """Return a key for each site."""
         if self.run.settings.stream == "portable":
@@ -86,8 +98,9 @@ class Trainer:
 
     def evaluate(self, state: State, part: str) -> tuple[float, float]:
         """Return the mean cost and the share of wrong answers."""
-        text = self.run.data.train.y is None
-        size = self.run.experiment.batch if text else self.place.fill(EVALUATION_BATCH)
+        data = self.run.data.parts[part]
+        samples = self.run.experiment.batch if data.y is None else len(data.x)
+        size = self.place.fill(min(samples, EVALUATION_BATCH))
         carry = self.place.divided(self.model.start(size))
         sums = (carry, self.place.everywhere(jnp.zeros(3)))
         for batch in self.run.evaluation(part):

@@ -36,8 +36,8 @@ def load(model: Model, weights: dict[str, NDArray]) -> None:
     if given:
         raise ValueError(f"the model has no {', '.join(given)}")
     stats = nnx.to_flat_state(nnx.state(model, nnx.BatchStat))
-    for path, stat in stats:
-        stat.set_value(jnp.full(stat.shape, {"mean": 0, "var": 1}[path[-1]], stat.dtype))
+    for path, stat in stats:  # as exact as the weights: Flax alone makes them float32
+        stat.set_value(jnp.full(stat.shape, {"mean": 0, "var": 1}[path[-1]], params[0][1].dtype))
     nnx.update(model, nnx.from_flat_state([*params, *stats]))
 
 
