@@ -15,7 +15,9 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from math import exp, nan, sqrt
 from pathlib import Path
 from typing import IO, Any
@@ -28,18 +30,48 @@ from examples.data import Batch, Data, batches, load, steps
 from examples.data.batches import evaluation
 from examples.progress import Watch
 from examples.settings import Settings
+from quantal.checks import wrong_value
 from quantal.keys import Key
 
-__all__ = ["Run", "train"]
+__all__ = ["Run", "train", "train_together"]
 
 LAST = 3  # a run's score is the mean of so many last evaluations
 _PACKAGES = ("numpy", "scipy", "torch", "tensorflow", "tensorflow-cpu", "keras", "jax", "flax")
 
 
-def train(
-    settings: Settings, out: Path, *, data: Path | None = None, watch: Watch | None = None
-) -> dict[str, Any]:
-    """Run to the end, from where it stands, and return the result.
+def train(settings: Settings, out: Path, **options: Any) -> dict[str, Any]:
+    """Run to the end, from where it stands, and return the result; arguments as of `Run`."""
+    # torchrun numbers the processes that it starts.
+    run = Run(settings, out, rank=int(os.environ.get("RANK", 0)), **options)
+    if run.result is None:
+        with run:
+            importlib.import_module(f"examples.with_{settings.backend}.train").train(run)
+    assert run.result is not None
+    return run.result
+
+
+def train_together(many: Sequence[Settings], out: Path, **options: Any) -> list[dict[str, Any]]:
+    """Train the seeds of one condition at once, by vmap; a backend that cannot is an error."""
+    backend = many[0].backend
+    if backend != "jax":
+        raise wrong_value("vmap_seeds", "backend jax", backend)
+    runs = [Run(settings, out, **options) for settings in many]
+    going = [run for run in runs if run.result is None]
+    with ExitStack() as stack:
+        for run in going:
+            stack.enter_context(run)
+        if going:
+            importlib.import_module("examples.with_jax.seeds").train_seeds(going)
+    return [run.result or {} for run in runs]
+
+
+class Run:
+    """A run in its folder.
+
+    A training loop starts at ``first_epoch``, after loading ``checkpoint`` if that is not None;
+    in each epoch it seeds the masks (`stream_seed`, or `keys` counted from ``epoch * steps``),
+    sets `learning_rate`, takes `batches`, tells `step`, evaluates each of ``parts`` and calls
+    `record`; at the end it calls `finish`.
 
     Parameters
     ----------
@@ -51,22 +83,11 @@ def train(
         The folder of the data.
     watch : Watch, optional
         Who is told of the progress.
-    """
-    run = Run(settings, out, data=data, watch=watch)
-    if run.result is None:
-        with run:
-            importlib.import_module(f"examples.with_{settings.backend}.train").train(run)
-    assert run.result is not None
-    return run.result
-
-
-class Run:
-    """A run in its folder.
-
-    A training loop starts at ``first_epoch``, after loading ``checkpoint`` if that is not None;
-    in each epoch it seeds the masks (`stream_seed`, or `keys` counted from ``epoch * steps``),
-    sets `learning_rate`, takes `batches`, tells `step`, evaluates each of ``parts`` and calls
-    `record`; at the end it calls `finish`.
+    patience : float
+        Seconds to wait for another process that is at work in the folder, before it is an error.
+    rank : int
+        The number of this process among several that share the run: only 0 writes and tells; what
+        the others call does nothing.
     """
 
     def __init__(
@@ -76,16 +97,21 @@ class Run:
         *,
         data: Path | None = None,
         watch: Watch | None = None,
+        patience: float = 0.0,
+        rank: int = 0,
     ) -> None:
+        self.rank = rank
         self.settings = settings
         self.experiment = settings.plan
         self.epochs = int(settings.epochs or 0)
-        self.watch = watch or Watch()
+        self.watch = Watch() if watch is None or rank else watch
         self.folder = out / settings.name
         self._where = data
         self._data: Data | None = None
+        self._patience = patience
         self._lock: IO[str] | None = None
-        self._refuse_other_settings()
+        if rank == 0:
+            self._refuse_other_settings()
 
     # --- what a loop reads -----------------------------------------------------------------------
 
@@ -114,8 +140,9 @@ class Run:
         return [key.fold_in(site) for site in range(len(self.experiment.sites))]
 
     def stream_seed(self, epoch: int) -> int:
-        """Return the seed of the framework's own stream in an epoch."""
-        return int(np.random.SeedSequence([self.settings.seed, 3, epoch]).generate_state(1)[0] >> 1)
+        """Return the seed of the framework's own stream in an epoch; each rank has its own."""
+        words = [self.settings.seed, 3, epoch, self.rank]
+        return int(np.random.SeedSequence(words).generate_state(1)[0] >> 1)
 
     def learning_rate(self, epoch: int) -> float:
         """Return the learning rate of an epoch."""
@@ -178,6 +205,8 @@ class Run:
         save : function
             Writes the state of model, optimiser and the like to a path, a file or a folder.
         """
+        if self.rank:
+            return
         line: dict[str, Any] = {"epoch": epoch, "learning_rate": self.learning_rate(epoch)}
         line |= {f"train_{name}": value for name, value in self._measures(train_cost, nan).items()}
         for part, (cost, wrong) in evaluated.items():
@@ -210,9 +239,12 @@ class Run:
         weights : dict
             The trained weights, named and laid out as in `initial`.
         """
+        if self.rank:
+            return
         from examples.sparse import measure
 
-        np.savez(self.folder / "sparse.npz", **measure(self, site_outputs, weights))
+        arrays: dict[str, Any] = measure(self, site_outputs, weights)
+        np.savez(self.folder / "sparse.npz", **arrays)
         lines = self.metrics
         scores = {
             name: float(np.mean([line[name] for line in lines[-LAST:]]))
@@ -236,13 +268,20 @@ class Run:
     # --- the folder ------------------------------------------------------------------------------
 
     def __enter__(self) -> Run:
+        if self.rank:
+            return self
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = (self.folder / "lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._lock.close()
-            raise RuntimeError(f"another process is at work in {self.folder}") from None
+        until = time.monotonic() + self._patience
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    self._lock.close()
+                    raise RuntimeError(f"another process is at work in {self.folder}") from None
+                time.sleep(0.5)
         self.settings.write(self.folder / "config.json")
         versions = json.dumps(_versions(), indent=2)
         (self.folder / "versions.json").write_text(versions + "\n")
@@ -255,8 +294,8 @@ class Run:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._lock is not None
-        self._lock.close()
+        if self._lock is not None:
+            self._lock.close()
 
     def _refuse_other_settings(self) -> None:
         path = self.folder / "config.json"

@@ -30,7 +30,7 @@ class Settings:
     layer : str
         What stands at the sites: ``none``, ``dropout``, ``qsd``, ``dist-p`` or ``dist-q``.
     rate, alpha : float or None
-        None takes the paper's.
+        None takes the paper's; it stays None where the layer has no such parameter.
     seed : int
         Of the initial weights, the batches and the masks.
     epochs : int or None
@@ -80,19 +80,16 @@ class Settings:
         _count("epochs", self.epochs, 1)
         _count("limit", self.limit, 1)
         _count("devices", self.devices, 1)
-        rate = paper.rate if self.rate is None else self.rate
-        alpha = paper.alpha if self.alpha is None else self.alpha
-        # These have no such parameter: a value that was given would be ignored in silence.
-        if self.layer == "none":
-            _unused("rate", self.rate, 0.0, "none")
-            rate, alpha = 0.0, inf
-        elif self.layer == "dropout":
-            alpha = inf
-        if self.layer in ("none", "dropout"):
-            _unused("alpha", self.alpha, inf, self.layer)
-        law = quantal.Dilution(rate, alpha)
-        object.__setattr__(self, "rate", law.rate)
-        object.__setattr__(self, "alpha", law.alpha)
+        # A parameter that a layer does not have must not be ignored in silence.
+        rate = _parameter("rate", self.rate, paper.rate, self.layer, self.layer != "none")
+        alpha = _parameter(
+            "alpha", self.alpha, paper.alpha, self.layer, self.layer not in ("none", "dropout")
+        )
+        if rate is not None:
+            law = quantal.Dilution(rate, inf if alpha is None else alpha)
+            rate, alpha = law.rate, alpha if alpha is None else law.alpha
+        object.__setattr__(self, "rate", rate)
+        object.__setattr__(self, "alpha", alpha)
         if self.epochs is None:
             object.__setattr__(self, "epochs", paper.epochs)
 
@@ -104,15 +101,16 @@ class Settings:
     @cached_property
     def dilution(self) -> quantal.Dilution | None:
         """The law at the sites; None if there is no layer."""
-        if self.layer == "none":
+        if self.rate is None:
             return None
-        return quantal.Dilution(self.rate, self.alpha, vary=_VARY.get(self.layer, "pq"))
+        alpha = inf if self.alpha is None else self.alpha
+        return quantal.Dilution(self.rate, alpha, vary=_VARY.get(self.layer, "pq"))
 
     @property
     def condition(self) -> str:
         """The layer and its parameters, as a word."""
-        numbers = {"none": (), "dropout": (self.rate,)}.get(self.layer, (self.rate, self.alpha))
-        return "-".join([self.layer, *(f"{number:g}" for number in numbers)])
+        numbers = (f"{number:g}" for number in (self.rate, self.alpha) if number is not None)
+        return "-".join([self.layer, *numbers])
 
     @property
     def name(self) -> str:
@@ -132,10 +130,7 @@ class Settings:
     @classmethod
     def read(cls, path: Path) -> Settings:
         """Read what `write` wrote."""
-        values = json.loads(path.read_text())
-        if values["layer"] in ("none", "dropout"):
-            values["alpha"] = None
-        return cls(**values)
+        return cls(**json.loads(path.read_text()))
 
 
 def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
@@ -153,6 +148,11 @@ def _count(name: str, value: Any, least: int) -> None:
         raise wrong_value(name, expected, value)
 
 
-def _unused(name: str, value: float | None, implied: float, layer: str) -> None:
-    if value is not None and value != implied:
-        raise wrong_value(name, f"none for layer {layer}, which has no {name}", value)
+def _parameter(
+    name: str, given: float | None, default: float, layer: str, has: bool
+) -> float | None:
+    if has:
+        return default if given is None else given
+    if given is not None:
+        raise wrong_value(name, f"nothing, since layer {layer} has no {name}", given)
+    return None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from examples.data.sets import Data
+from examples.data.sets import Data, Split
 from examples.experiments import Experiment
 from quantal.checks import wrong_value
 
@@ -26,15 +26,7 @@ class Batch(NamedTuple):
 
 def steps(experiment: Experiment, data: Data) -> int:
     """Return the number of training steps in an epoch; what does not fill a batch is left out."""
-    if data.train.y is None:
-        length = experiment.sizes["steps"]
-        count = (len(data.train.x) // experiment.batch - 1) // length
-    else:
-        count = len(data.train.x) // experiment.batch
-    if count < 1:
-        least = experiment.batch * (1 if data.train.y is not None else length + 1)
-        raise wrong_value("limit", f"at least {least}, one batch", len(data.train.x))
-    return count
+    return _whole_batches(experiment, data.train)
 
 
 def batches(experiment: Experiment, data: Data, seed: int, epoch: int) -> Iterator[Batch]:
@@ -54,11 +46,26 @@ def evaluation(experiment: Experiment, data: Data, split: str) -> Iterator[Batch
     """Yield all of a split, in its order; of a text, whole windows."""
     part = data.parts[split]
     if part.y is None:
+        _whole_batches(experiment, part)
         yield from _windows(part.x, experiment.batch, experiment.sizes["steps"])
         return
     for start in range(0, len(part.x), EVALUATION_BATCH):
         chosen = slice(start, start + EVALUATION_BATCH)
         yield Batch(part.x[chosen], part.y[chosen])
+
+
+def _whole_batches(experiment: Experiment, part: Split) -> int:
+    """Return how many batches a part fills; a text, how many windows of all its places at once."""
+    if part.y is None:
+        length = experiment.sizes["steps"]
+        least = experiment.batch * (length + 1)  # the last word of a window is only a target
+        count = (len(part.x) // experiment.batch - 1) // length
+    else:
+        least = experiment.batch
+        count = len(part.x) // experiment.batch
+    if count < 1:
+        raise wrong_value("limit", f"at least {least}, one batch", len(part.x))
+    return int(count)
 
 
 def _windows(words: NDArray, batch: int, length: int) -> Iterator[Batch]:

@@ -19,7 +19,10 @@ SOURCE = Source(
     downloads=(
         Download(
             "cifar-10-binary.tar.gz",
-            ("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
+            (
+                "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+                "https://cave.cs.toronto.edu/kriz/cifar-10-binary.tar.gz",
+            ),
             "md5:c32a1d4ab5d03f1284b67883e8d87530",  # published beside it
         ),
     ),
@@ -46,7 +49,7 @@ def normalise(images: NDArray) -> NDArray[np.float32]:
     centred = images - images.mean(axis=(1, 2, 3), keepdims=True, dtype=np.float32)
     norm = np.sqrt(np.square(centred).sum(axis=(1, 2, 3), keepdims=True))
     centred *= _NORM / np.where(norm < _LEAST, _NORM, norm)
-    return centred.astype(np.float32)
+    return centred.astype(np.float32, copy=False)
 
 
 def augment(images: NDArray, rng: np.random.Generator) -> NDArray:

@@ -83,12 +83,12 @@ class Source:
 
     @property
     def where(self) -> str:
-        """What is expected where, and from which address."""
+        """Say which files belong where, and where they come from."""
+        names = ", ".join(download.name for download in self.downloads)
         addresses = ", ".join(download.urls[0] for download in self.downloads)
         return (
-            f"Expected in the folder given as data, or in {self.folders[0]}/ in it: "
-            f"{', '.join(download.name for download in self.downloads)}, unpacked or as they come "
-            f"from {addresses}"
+            f"Give as data a folder that holds {names}, packed or unpacked, itself or in a folder "
+            f"{self.folders[0]}. Download from {addresses}"
         )
 
     def _archive(self, place: Path) -> Path | None:

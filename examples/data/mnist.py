@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +44,7 @@ def load(folder: Path | None, seed: int) -> Data:
 def _split(images: File, classes: File) -> Split:
     x, y = _array(images, 3), _array(classes, 1)
     if x.shape[1:] != (28, 28):
-        raise wrong_file(images.path, "images of 28 × 28 pixels", x.shape[1:])
+        raise wrong_file(images.path, "images of 28 × 28 pixels", _by(x.shape[1:]))
     if len(x) != len(y):
         raise wrong_file(classes.path, f"{len(x)} labels, as many as images", len(y))
     if y.max(initial=0) > 9:
@@ -57,8 +58,11 @@ def _array(file: File, rank: int) -> NDArray[np.uint8]:
     if file.content[:4] != bytes([0, 0, 8, rank]) or len(file.content) < start:
         expected = f"an IDX file of bytes in {rank} dimension(s)"
         raise wrong_file(file.path, expected, f"first bytes {file.content[:4].hex() or 'none'}")
-    shape = np.frombuffer(file.content, ">u4", rank, offset=4).astype(np.int64)
-    if len(file.content) != start + shape.prod():
-        sizes = " × ".join(str(size) for size in shape)
-        raise wrong_file(file.path, f"{sizes} bytes, as it says", len(file.content) - start)
+    shape = tuple(int(size) for size in np.frombuffer(file.content, ">u4", rank, offset=4))
+    if len(file.content) != start + prod(shape):
+        raise wrong_file(file.path, f"{_by(shape)} bytes, as it says", len(file.content) - start)
     return np.frombuffer(file.content, np.uint8, offset=start).reshape(shape)
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return " × ".join(str(size) for size in shape)

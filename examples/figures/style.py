@@ -1,0 +1,109 @@
+"""One look for all figures: sizes, colours that colour-blind people can tell apart, files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from examples import words
+from examples.statistics import Condition
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Look", "Row", "compose", "logarithmic", "looks", "save"]
+
+_STYLE: dict[str, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "0.92",
+    "legend.frameon": False,
+    "lines.linewidth": 1.4,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "quantal",  # the same file for the same runs
+}
+# The palette of Okabe and Ito.
+_FIXED = {"none": "#999999", "dropout": "#000000", "dist-p": "#D55E00", "dist-q": "#CC79A7"}
+_QSD = ("#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#CC79A7")
+_MARKERS = "os^Dvp"
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a layer is drawn, in all panels of a row."""
+
+    color: str
+    marker: str
+    linestyle: str = "-"
+
+
+def looks(conditions: Iterable[Condition]) -> dict[str, Look]:
+    """Give each layer its look; QSD with the smallest α is always the same blue."""
+    found: dict[str, Look] = {}
+    alphas = sorted({c.settings.alpha for c in conditions if c.settings.layer == "qsd"})
+    for condition in conditions:
+        layer = condition.settings.layer
+        place = alphas.index(condition.settings.alpha) if layer == "qsd" else 0
+        color = _FIXED.get(layer, _QSD[place % len(_QSD)])
+        # From the seventh α on, the colours come again, dashed.
+        dashed = layer == "none" or place >= len(_QSD)
+        marker = "x" if layer in _FIXED else _MARKERS[place % len(_MARKERS)]
+        found[words.layer(condition.settings)] = Look(color, marker, "--" if dashed else "-")
+    return found
+
+
+@dataclass(frozen=True)
+class Row:
+    """Panels side by side under one title, with one legend."""
+
+    title: str
+    panels: Sequence[Callable[[Axes], None]]
+
+
+def compose(rows: Sequence[Row], *, height: float = 2.5) -> Figure:
+    """Draw rows of panels below each other."""
+    with matplotlib.rc_context(_STYLE):
+        most = max(len(row.panels) for row in rows)
+        size = (1.6 + (2.9 if most < 4 else 2.1) * most, height * len(rows))
+        figure = Figure(figsize=size, layout="constrained")
+        for part, row in zip(figure.subfigures(len(rows), squeeze=False)[:, 0], rows, strict=True):
+            part.suptitle(row.title, x=0.01, ha="left", fontweight="bold", fontsize=10)
+            panels = part.subplots(1, len(row.panels), squeeze=False)[0]
+            for axes, draw in zip(panels, row.panels, strict=True):
+                draw(axes)
+            _legend(part, panels)
+    return figure
+
+
+def _legend(part: Any, panels: Sequence[Axes]) -> None:
+    """Put one legend for all panels on the right, each label once."""
+    found: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    if found:
+        part.legend(found.values(), found.keys(), loc="outside right upper")
+
+
+def logarithmic(axis: Any) -> None:
+    """Number a logarithmic axis in plain numbers, also within a decade."""
+    axis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def save(figure: Figure, *paths: Path) -> None:
+    """Write a figure to files of the formats that their names say."""
+    with matplotlib.rc_context(_STYLE):
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else {})

@@ -1,0 +1,171 @@
+"""A report on a folder of runs: tables beside the paper's numbers, and the paper's figures."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from examples import figures, tables, words
+from examples.experiments import EXPERIMENTS, experiment
+from examples.records import Record, collect
+from examples.settings import BACKENDS
+from examples.sparse import TOTALS, VIEWS
+from examples.statistics import conditions
+
+__all__ = ["report"]
+
+Rows = Sequence[tables.Row]
+
+_NOTES = """\
+A run's score is the mean of its last 3 evaluations. Z and P are those of the unpaired Wilcoxon \
+rank-sum test against dropout at the same rate; Z is positive where the condition is the lower, \
+that is the better one. A run that diverged ranks behind all others, in Z and in the quartiles."""
+_SPARSE_NOTES = """\
+Outputs of the sites, relative to dropout at the same rate: medians over the runs that did not \
+diverge. B: test data, masks on; C: masks off; D: inputs permuted, masks off. Size is the mean of \
+the absolute value. All numbers are in `sparse.csv`."""
+
+
+def report(runs: Path, out: Path) -> Path:
+    """Write ``report.md``, ``results.csv``, ``sparse.csv`` and the figures; return the first.
+
+    Parameters
+    ----------
+    runs : path
+        A folder with runs in it, or that of a single run.
+    out : path
+        The folder to write to.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    records = collect(runs)
+    found = conditions(records)
+    results, sparse = list(tables.results(found)), list(tables.sparse(found))
+    _write_csv(out / "results.csv", results)
+    _write_csv(out / "sparse.csv", sparse)
+    written, left_out = figures.draw(records, out / "figures")
+    pictures = [path.relative_to(out).as_posix() for path in written if path.suffix == ".png"]
+    parts = [
+        "# Report",
+        *_summary(records),
+        *_results(results),
+        *_sparse([row for row in sparse if row["mean_change"] is not None]),
+        "## Figures",
+        *(f"![{Path(picture).stem}]({picture})" for picture in pictures),
+        *(f"Left out: {name}, {reason}." for name, reason in left_out.items()),
+    ]
+    path = out / "report.md"
+    path.write_text("\n\n".join(parts) + "\n")
+    return path
+
+
+def _summary(records: Sequence[Record]) -> Iterator[str]:
+    unfinished = [run for run in records if run.score is None]
+    diverged = [run for run in records if run.diverged]
+    there = {run.settings.experiment for run in records}
+    yield (
+        f"{len(records)} runs: {len(records) - len(unfinished)} finished, {len(diverged)} of them "
+        f"diverged; {len(unfinished)} not finished and not counted. {_NOTES}"
+    )
+    lines = [
+        f"- not finished: `{run.settings.name}`, {len(run.metrics)} of {run.settings.epochs} epochs"
+        for run in unfinished
+    ]
+    lines += [f"- diverged: `{run.settings.name}`" for run in diverged]
+    lines += [f"- missing: {name}, no runs" for name in EXPERIMENTS if name not in there]
+    yield "\n".join(lines)
+
+
+def _results(rows: Rows) -> Iterator[str]:
+    for (name, measure), group in groupby(rows, lambda row: (row["experiment"], row["measure"])):
+        own = list(group)
+        plan = experiment(name)
+        yield f"## {plan.title}: {words.measure(measure, rmse=plan.error == 'rmse')}"
+        yield _table([_result(row) for row in own])
+        if len({row["backend"] for row in own}) > 1:
+            yield _table(_across(own))
+
+
+def _result(row: tables.Row) -> dict[str, str]:
+    quartiles = [words.number(row[end]) for end in ("lower_quartile", "upper_quartile")]
+    return {
+        "backend": row["backend"],
+        "condition": row["condition"],
+        "rate": f"{row['rate']:g}",
+        "n": str(row["n"]),
+        "diverged": str(row["diverged"]),
+        "median": _median(row),
+        "quartiles": " to ".join(quartiles) if row["n"] else "–",
+        "paper's median": words.number(row["paper"]),
+        "Z": _cell(row["z"], ".2f"),
+        "P": _cell(row["p"], ".2g"),
+        "paper's Z": _cell(row["paper_z"], ".2f"),
+        "matched seeds": _cell(row["matched"], "d"),
+        "unlike the paper": row["setup"],
+    }
+
+
+def _across(rows: Rows) -> Iterator[dict[str, str]]:
+    """Yield the medians of the backends side by side."""
+    there = [name for name in BACKENDS if any(row["backend"] == name for row in rows)]
+    lines: dict[tuple[str, ...], dict[str, tables.Row]] = {}
+    for row in rows:
+        key = (row["condition"], f"{row['rate']:g}", row["setup"])
+        lines.setdefault(key, {})[row["backend"]] = row
+    for (condition, rate, setup), own in lines.items():
+        medians = {name: _median(own[name]) if name in own else "missing" for name in there}
+        line = {"median of": condition, "rate": rate, **medians}
+        paper = next(iter(own.values()))["paper"]
+        yield line | {"paper": words.number(paper), "unlike the paper": setup}
+
+
+def _median(row: tables.Row) -> str:
+    return words.number(row["median"]) if row["n"] else "missing"
+
+
+def _sparse(rows: Rows) -> Iterator[str]:
+    if rows:
+        yield "## Sparse encoding"
+        yield _SPARSE_NOTES
+    who = ("backend", "condition", "rate", "n", "site", "setup")
+    for name, group in groupby(rows, lambda row: row["experiment"]):
+        yield f"### {experiment(name).title}"
+        lines = []
+        for key, views in groupby(group, lambda row: [row[part] for part in who]):
+            lines.append(_changes(dict(zip(who, key, strict=True)), list(views)))
+        yield _table(lines)
+
+
+def _changes(who: dict[str, Any], rows: Rows) -> dict[str, str]:
+    line = {name: f"{value:g}" if name == "rate" else str(value) for name, value in who.items()}
+    unlike = line.pop("setup")
+    letters = {view: title[0] for view, title in VIEWS.items()}
+    paper = []
+    for total in TOTALS:
+        title = "size" if total == "absolute" else total
+        for row in rows:
+            line[f"{title} {letters[row['view']]}"] = _cell(row[f"{total}_change"], "+.0%")
+            if (found := row[f"paper_{total}_change"]) is not None:
+                paper.append(f"{title} {letters[row['view']]} {found:+.0%}")
+    return line | {"paper": ", ".join(paper) or "–", "unlike the paper": unlike}
+
+
+def _cell(value: Any, form: str) -> str:
+    return "–" if value is None else format(value, form)
+
+
+def _table(rows: Iterable[dict[str, str]]) -> str:
+    """Return a Markdown table, without the columns in which there is nothing."""
+    rows = list(rows)
+    header = [name for name in rows[0] if any(row[name] for row in rows)]
+    lines = [header, ["---"] * len(header), *([row[name] for name in header] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _write_csv(path: Path, rows: Rows) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0] if rows else ())
+        writer.writeheader()
+        writer.writerows(rows)

@@ -1,0 +1,135 @@
+"""The paper's statistics of runs: medians, quartiles, rank-sum tests.
+
+Only finished runs count. One that diverged counts as worse than any number, so that it moves the
+median and the ranks instead of vanishing from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import inf
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from examples.experiments import Experiment, Finding
+from examples.records import Record
+from examples.settings import Settings
+
+__all__ = ["Condition", "Test", "conditions", "dropout_of", "measures", "quartiles"]
+
+
+@dataclass(frozen=True)
+class Test:
+    """An unpaired Wilcoxon rank-sum test; ``z`` is positive where the condition is the lower."""
+
+    __test__ = False  # of the runs, not of pytest
+
+    z: float
+    p: float
+    matched: int
+    """How many seeds both have."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """The finished runs that differ in nothing but the seed; ``settings`` are those of seed 0."""
+
+    settings: Settings
+    runs: list[Record] = field(default_factory=list)
+
+    @property
+    def diverged(self) -> int:
+        """How many diverged."""
+        return sum(run.diverged for run in self.runs)
+
+    def scores(self, measure: str) -> dict[int, float]:
+        """Return each seed's score, such as ``test_cost``; infinite if the run diverged."""
+        return {
+            run.settings.seed: inf if run.diverged else run.score[measure]
+            for run in self.runs
+            if run.score is not None
+        }
+
+    def median(self, measure: str) -> float:
+        """Return the median score."""
+        return float(quartiles([*self.scores(measure).values()])[1])
+
+    def curve(self, measure: str) -> NDArray[np.float64]:
+        """Return the quartiles of a measure after each epoch, (3, epochs)."""
+        lines = [[line[measure] for line in run.metrics] for run in self.runs]
+        return quartiles(np.nan_to_num(np.array(lines, float), nan=inf))
+
+    def against(self, other: Condition, measure: str) -> Test:
+        """Compare with another condition, such as dropout."""
+        own, its = self.scores(measure), other.scores(measure)
+        z, p = stats.ranksums([*its.values()], [*own.values()])
+        return Test(float(z), float(p), len(own.keys() & its.keys()))
+
+    def finding(self, measure: str) -> Finding | None:
+        """Return what the paper found under this condition."""
+        own = (self.settings.layer, self.settings.rate, self.settings.alpha, measure)
+        for found in self.settings.plan.findings:
+            alpha = inf if found.alpha is None else found.alpha
+            if (found.layer, found.rate, alpha, f"test_{found.measure}") == own:
+                return found
+        return None
+
+
+def conditions(records: Iterable[Record]) -> dict[Settings, Condition]:
+    """Group finished runs by what they have in common: all but the seed and the device."""
+    found: dict[Settings, Condition] = {}
+    for record in records:
+        if record.score is not None:
+            key = record.settings.but(seed=0, device="auto", devices=1)
+            found.setdefault(key, Condition(key)).runs.append(record)
+    return found
+
+
+def dropout_of(condition: Condition, among: dict[Settings, Condition]) -> Condition | None:
+    """Return the condition with dropout at the same rate, and all else the same."""
+    settings = condition.settings
+    if settings.layer in ("none", "dropout"):
+        return None
+    return among.get(settings.but(layer="dropout", rate=settings.rate))
+
+
+def measures(experiment: Experiment) -> tuple[str, ...]:
+    """Return the scores by which an experiment is judged.
+
+    Examples
+    --------
+    >>> from examples.experiments import experiment
+    >>> measures(experiment("ptb-medium"))
+    ('test_perplexity',)
+    """
+    return {
+        "error": ("test_cost", "test_error"),
+        "perplexity": ("test_perplexity",),
+        "rmse": ("test_error",),
+    }[experiment.error]
+
+
+def quartiles(values: ArrayLike) -> NDArray[np.float64]:
+    """Return the lower quartile, the median and the upper one, over the first axis.
+
+    As `numpy.quantile`, which makes NaN of infinite values.
+
+    Examples
+    --------
+    >>> quartiles([1, 2, 3, float("inf"), float("inf")]).tolist()
+    [2.0, 3.0, inf]
+    """
+    ordered = np.sort(np.asarray(values, np.float64), axis=0)
+    return np.stack([_quantile(ordered, share) for share in (0.25, 0.5, 0.75)])
+
+
+def _quantile(ordered: NDArray, share: float) -> NDArray[np.float64]:
+    whole, part = divmod(share * (len(ordered) - 1), 1)
+    low = ordered[int(whole)]
+    if part == 0:
+        return low
+    high = ordered[int(whole) + 1]
+    return np.where(np.isfinite(low), (1 - part) * low + part * high, inf)

@@ -1,0 +1,117 @@
+"""The rows of a report's tables, as numbers: one for each condition, beside the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from examples import words
+from examples.experiments import SPARSER, experiment
+from examples.settings import BACKENDS, Settings
+from examples.sparse import TOTALS, VIEWS, load
+from examples.statistics import Condition, dropout_of, measures, quartiles
+
+__all__ = ["results", "sparse"]
+
+Row = dict[str, Any]
+Found = dict[Settings, Condition]
+
+
+def results(found: Found) -> Iterator[Row]:
+    """Yield a row for each condition and measure, those of the paper that are missing included."""
+    for name, group in groupby(found.values(), lambda condition: condition.settings.experiment):
+        own = list(group)
+        for measure in measures(experiment(name)):
+            for condition in own:
+                yield _result(condition, measure, dropout_of(condition, found))
+            for settings in _missing(name, own, measure):
+                yield _result(Condition(settings), measure, None)
+
+
+def _missing(name: str, own: Sequence[Condition], measure: str) -> Iterator[Settings]:
+    """Yield the paper's conditions that a backend lacks, of the backends that have any."""
+    there = {(c.settings.backend, c.settings.layer, c.settings.rate, c.settings.alpha) for c in own}
+    for backend in [b for b in BACKENDS if b in {place[0] for place in there}]:
+        for finding in experiment(name).findings:
+            settings = Settings(name, backend, finding.layer, finding.rate, finding.alpha)
+            place = (backend, settings.layer, settings.rate, settings.alpha)
+            if place not in there and measure == f"test_{finding.measure}":
+                yield settings
+
+
+def _result(condition: Condition, measure: str, dropout: Condition | None) -> Row:
+    settings, finding = condition.settings, condition.finding(measure)
+    scores = [*condition.scores(measure).values()]
+    low, median, high = quartiles(scores) if scores else (None,) * 3
+    test = condition.against(dropout, measure) if dropout else None
+    return _who(settings) | {
+        "measure": measure,
+        "n": len(scores),
+        "diverged": condition.diverged,
+        "lower_quartile": low,
+        "median": median,
+        "upper_quartile": high,
+        "paper": finding and finding.value,
+        "z": test and test.z,
+        "p": test and test.p,
+        "paper_z": finding and finding.z,
+        "matched": test and test.matched,
+    }
+
+
+def _who(settings: Settings) -> Row:
+    return {
+        "experiment": settings.experiment,
+        "backend": settings.backend,
+        "condition": words.layer(settings),
+        "rate": settings.rate,
+        "setup": words.setup(settings),
+    }
+
+
+def sparse(found: Found) -> Iterator[Row]:
+    """Yield a row for each condition, site and view: medians over the runs that did not diverge.
+
+    The changes are relative to dropout at the same rate.
+    """
+    totals = {settings: _totals(condition) for settings, condition in found.items()}
+    for settings, condition in found.items():
+        dropout = dropout_of(condition, found)
+        base = totals[dropout.settings] if dropout else {}
+        for (site, view), values in totals[settings].items():
+            number = experiment(settings.experiment).sites[site - 1]
+            row = _who(settings) | {"n": len(values), "site": number, "view": view}
+            row |= dict(zip(TOTALS, np.median(values, axis=0).tolist(), strict=True))
+            for at, name in enumerate(TOTALS):
+                row[f"{name}_change"] = _change(values, base.get((site, view)), at)
+            yield row | _paper(settings, site, view)
+
+
+def _totals(condition: Condition) -> dict[tuple[int, str], list[np.ndarray]]:
+    found: dict[tuple[int, str], list[np.ndarray]] = {}
+    for run in condition.runs:
+        measured = {} if run.diverged else load(run.folder)
+        for site in range(1, len(condition.settings.plan.sites) + 1):
+            for view in VIEWS:
+                if f"{view}/{site}/totals" in measured:
+                    found.setdefault((site, view), []).append(measured[f"{view}/{site}/totals"])
+    return found
+
+
+def _change(values: Sequence[np.ndarray], base: Sequence[np.ndarray] | None, at: int) -> Any:
+    if base is None:
+        return None
+    own, its = (float(np.median([one[at] for one in group])) for group in (values, base))
+    return own / its - 1 if its else None
+
+
+def _paper(settings: Settings, site: int, view: str) -> Row:
+    """Return the changes that the paper gives: of the last site, QSD as trained there."""
+    plan = settings.plan
+    asked = (settings.layer, settings.rate, settings.alpha, site, view)
+    given = asked == ("qsd", plan.rate, plan.alpha, len(plan.sites), "masks-off")
+    lower = SPARSER.get(plan.name, {}) if given else {}
+    return {f"paper_{name}_change": -lower[name] if name in lower else None for name in TOTALS}

@@ -1,0 +1,49 @@
+"""Runs of the experiments that are small enough for tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from examples.experiments import Experiment, Schedule, experiment
+from examples.progress import Watch
+from examples.run import Run
+from examples.settings import Settings
+
+NARROW = {
+    "wrn": {"stem": 4, "widths": (8, 12, 16)},
+    "language": {"vocabulary": 64, "units": 16},
+    "reviews": {"vocabulary": 80, "embedding": 8, "units": 16},
+}
+
+
+class Costs(Watch):
+    """Keeps the cost of every step."""
+
+    def __init__(self) -> None:
+        self.costs: list[float] = []
+
+    def step(self, epoch: int, step: int, cost: Any) -> None:
+        self.costs.append(float(cost))
+
+
+def narrow(name: str) -> Experiment:
+    """An experiment with a narrower model where the paper's takes long."""
+    whole = experiment(name)
+    return replace(whole, sizes=whole.sizes | NARROW.get(whole.model, {}))
+
+
+def narrow_run(name: str, out: Path, data: Path | None = None, **options: Any) -> Run:
+    """A run of it, on a CPU, that keeps its costs."""
+    rank = options.pop("rank", 0)
+    settings = Settings(name, "torch", **{"device": "cpu"} | options)
+    run = Run(settings, out, data=data, watch=Costs(), rank=rank)
+    run.experiment = narrow(name)
+    return run
+
+
+def constant_rate(run: Run, rate: float) -> None:
+    """Let a short run learn at a rate that suits its model."""
+    plan = replace(run.experiment.optimiser, rate=rate)
+    run.experiment = replace(run.experiment, optimiser=plan, schedule=Schedule())
