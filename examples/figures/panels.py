@@ -80,7 +80,9 @@ def score_boxes(conditions: Some, measure: str) -> Panel:
     return draw
 
 
-def site_boxes(conditions: Some, view: str, statistic: Callable[[NDArray], Any], name: str) -> Panel:
+def site_boxes(
+    conditions: Some, view: str, statistic: Callable[[NDArray], Any], name: str
+) -> Panel:
     """Show a statistic of the samples' mean outputs for each site: boxes over the runs."""
     sites = conditions[0].settings.plan.sites
     own = looks(conditions)
@@ -89,7 +91,11 @@ def site_boxes(conditions: Some, view: str, statistic: Callable[[NDArray], Any],
         for place, condition in enumerate(conditions):
             measured = [load(run.folder) for run in condition.runs if not run.diverged]
             groups = [
-                [statistic(one[key]) for one in measured if (key := f"{view}/{site}/samples") in one]
+                [
+                    statistic(one[key])
+                    for one in measured
+                    if (key := f"{view}/{site}/samples") in one
+                ]
                 for site in range(1, len(sites) + 1)
             ]
             at = np.arange(len(sites)) + (place - (len(conditions) - 1) / 2) * 0.8 / len(conditions)

@@ -111,9 +111,7 @@ def _with_alpha(conditions: Some, *alphas: float) -> Some:
     return [c for c in conditions if c.settings.layer == "dropout" or c.settings.alpha in alphas]
 
 
-_PERPLEXITY = partial(
-    learning, shown=("train_perplexity", "valid_perplexity", "test_perplexity")
-)
+_PERPLEXITY = partial(learning, shown=("train_perplexity", "valid_perplexity", "test_perplexity"))
 _ERROR = partial(learning, shown=("train_error", "test_error"))
 
 # For each figure the experiments that it shows, from top to bottom, and how.

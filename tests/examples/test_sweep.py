@@ -99,14 +99,25 @@ def epochs_done(folder):
 
 def test_a_killed_run_of_a_sweep_is_tried_again_to_the_same_numbers(tmp_path):
     run = Settings("digits-mlp", "torch", epochs=12)
-    line = [sys.executable, "-m", "examples", "sweep", "digits-mlp", "--layer", "qsd", "--seeds", "1"]
+    line = [
+        sys.executable,
+        "-m",
+        "examples",
+        "sweep",
+        "digits-mlp",
+        "--layer",
+        "qsd",
+        "--seeds",
+        "1",
+    ]
     line += ["--epochs", "12", "--retries", "1", "--out"]
     subprocess.run([*line, str(tmp_path / "whole")], cwd=ROOT, check=True)
     folder = tmp_path / "killed" / run.name
     process = subprocess.Popen([*line, str(tmp_path / "killed")], cwd=ROOT)
     wait_for(lambda: epochs_done(folder) >= 3)
     [child] = [
-        int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        int(pid)
+        for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     ] or [pid for pid in children(process.pid)]
     os.kill(child, signal.SIGKILL)
     assert process.wait(300) == 0
@@ -126,7 +137,17 @@ def test_a_ray_cluster_loses_a_worker_in_mid_run(tmp_path):
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
-    line = [sys.executable, "-m", "examples", "sweep", "digits-mlp", "--layer", "qsd", "--seeds", "2"]
+    line = [
+        sys.executable,
+        "-m",
+        "examples",
+        "sweep",
+        "digits-mlp",
+        "--layer",
+        "qsd",
+        "--seeds",
+        "2",
+    ]
     line += ["--epochs", "30", "--retries", "3"]
     try:
         out = tmp_path / "ray"
