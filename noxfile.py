@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import nox
 
-nox.needs_version = ">=2024.4.15"
+nox.needs_version = ">=2026.10.20"  # which can run sessions side by side
 nox.options.default_venv_backend = "venv"
-nox.options.sessions = ["lint", "types", "tests", "together", "conformance"]
+nox.options.sessions = ["lint", "types", "tests", "together", "conformance", "models", "examples"]
+# While one installs, which keeps a single core busy, another tests.
+nox.options.parallel = 2
+nox.options.allow_parallel = True
 
 CONSTRAINTS = ("-c", "constraints.txt")
 TEST = ("pytest", "pytest-xdist", "hypothesis")
@@ -14,6 +17,7 @@ TORCH = ("torch",)
 TENSORFLOW = ("tensorflow-cpu",)
 JAX = ("jax", "flax", "equinox", "dm-haiku", "optax")
 ALL = (*TORCH, *TENSORFLOW, "keras", *JAX)
+EXAMPLES = ("matplotlib", "pooch", "rich", "scikit-learn", "ray")
 
 # What each backend installs, which folder it tests, and what it asks of pytest and Keras.
 BACKENDS = {
@@ -74,6 +78,24 @@ def conformance(session: nox.Session) -> None:
     session.run("quantal", "conform", "--installed", "--report", "conformance.md")
 
 
+@nox.session
+def models(session: nox.Session) -> None:
+    """Convert real models of the libraries that people use, and train them."""
+    install(session, *TEST, *ALL, "transformers")
+    # Their own requirements would bring another torch.
+    session.install(*CONSTRAINTS, "--no-deps", "--no-compile", "timm", "torchvision")
+    where = session.posargs or ("tests/models",)
+    session.run("pytest", "-n", "2", "--backend", "models", *where)
+
+
+@nox.session
+def examples(session: nox.Session) -> None:
+    """Train every experiment in every backend on small data, and all that goes with it."""
+    install(session, *TEST, *ALL, *EXAMPLES)
+    where = session.posargs or ("examples", "tests/examples")
+    session.run("pytest", "-n", "2", "--backend", "examples", *where)
+
+
 @nox.session(default=False)
 def soak(session: nox.Session) -> None:
     """Judge right implementations again and again with fresh seeds: nox -s soak -- --runs 300."""
@@ -82,7 +104,7 @@ def soak(session: nox.Session) -> None:
     session.run("python", "-m", "quantal.conformance.soak", *arguments)
 
 
-@nox.session(default=False)
+@nox.session(default=False, allow_parallel=False)
 def bench(session: nox.Session) -> None:
     """Measure, alone on the machine: nox -s bench -- torch, or core, jax, keras, conformance."""
     install(session, *ALL)

@@ -88,8 +88,9 @@ def _sweep(given: argparse.Namespace) -> int:
         )  # fmt: skip
     else:
         ended = sweep.on_this_machine(
-            work, out, data, at_once=given.jobs, gpus=int(given.gpus), retries=given.retries
-        )
+            work, out, data,
+            at_once=given.jobs, threads=given.threads, gpus=int(given.gpus), retries=given.retries,
+        )  # fmt: skip
     failed = 0
     for number, (job, error) in enumerate(ended, 1):
         failed += bool(error)
@@ -157,6 +158,7 @@ def _parser() -> argparse.ArgumentParser:
     grid.add_argument("--paper", action="store_true", help="all conditions of the paper's figures")
     grid.add_argument("--engine", default="processes", choices=["processes", "ray"])
     grid.add_argument("--jobs", type=int, default=1, help="processes at once")
+    grid.add_argument("--threads", type=int, help="of each process; default: the cores, shared")
     grid.add_argument("--address", help="of the Ray cluster; default: one on this machine")
     grid.add_argument("--cpus", type=float, default=1, help="for each Ray task")
     help_gpus = "of this machine (processes), or for each task (ray)"

@@ -12,7 +12,7 @@ from quantal.checks import require
 __all__ = ["on_a_cluster"]
 
 # What need not go to the other machines.
-_AT_HOME = ["/.*", "/runs", "/tests", "/docs", "/benchmarks", "**/__pycache__"]
+_AT_HOME = ["/.[a-z]*", "/runs", "/tests", "/docs", "/benchmarks", "__pycache__"]
 # Seconds that a lost worker may live on in its run's folder.
 _PATIENCE = 60.0
 
@@ -67,8 +67,7 @@ def on_a_cluster(
 
 
 def _do(job: Job, out: Path, data: Path | None) -> None:
-    options = {"data": data, "patience": _PATIENCE}
     if len(job.runs) > 1:
-        train_together(job.runs, out, **options)
+        train_together(job.runs, out, data=data, patience=_PATIENCE)
     else:
-        train(*job.runs, out, **options)
+        train(job.runs[0], out, data=data, patience=_PATIENCE)

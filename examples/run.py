@@ -29,7 +29,7 @@ import quantal
 from examples.data import Batch, Data, batches, load, steps
 from examples.data.batches import evaluation
 from examples.progress import Watch
-from examples.settings import Settings
+from examples.settings import Settings, write_whole
 from quantal.checks import wrong_value
 from quantal.keys import Key
 
@@ -177,7 +177,10 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         """One dictionary for each recorded epoch."""
         path = self.folder / "metrics.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        if not path.exists():
+            return []
+        # A process killed while it wrote leaves a last line without an end.
+        return [json.loads(line) for line in path.read_text().split("\n")[:-1]]
 
     # --- what a loop tells -----------------------------------------------------------------------
 
@@ -215,14 +218,14 @@ class Run:
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())
-        old = self.checkpoint
         new = self.folder / f"checkpoint-{epoch + 1}"
         half = self.folder / "half-written"
         _remove(half)
         save(half)
         half.rename(new)
-        if old is not None:
-            _remove(old)
+        for path in self.folder.glob("checkpoint-*"):
+            if path != new:
+                _remove(path)
         self.watch.epoch(line)
 
     def finish(
@@ -251,10 +254,8 @@ class Run:
             for name in lines[-1]
             if name not in ("epoch", "learning_rate")
         }
-        path = self.folder / "result.json"
-        half = path.with_suffix(".half")
-        half.write_text(json.dumps({"epochs": len(lines), "score": scores}, indent=2) + "\n")
-        half.rename(path)
+        result = json.dumps({"epochs": len(lines), "score": scores}, indent=2)
+        write_whole(self.folder / "result.json", result + "\n")
         self.watch.done(self.result or {})
 
     def _measures(self, cost: float, wrong: float) -> dict[str, float]:
@@ -284,12 +285,10 @@ class Run:
                 time.sleep(0.5)
         self.settings.write(self.folder / "config.json")
         versions = json.dumps(_versions(), indent=2)
-        (self.folder / "versions.json").write_text(versions + "\n")
+        write_whole(self.folder / "versions.json", versions + "\n")
         # An epoch whose state was not saved is run again.
         kept = [json.dumps(line) for line in self.metrics if line["epoch"] < self.first_epoch]
-        half = self.folder / "metrics.half"
-        half.write_text("".join(line + "\n" for line in kept))
-        half.rename(self.folder / "metrics.jsonl")
+        write_whole(self.folder / "metrics.jsonl", "".join(line + "\n" for line in kept))
         self.watch.start(self)
         return self
 
@@ -302,7 +301,8 @@ class Run:
         if not path.exists():
             return
         old, new = Settings.read(path), self.settings
-        for name in ("epochs", "limit", "precision", "stream"):
+        # Rate and alpha are in the folder's name, but rounded.
+        for name in ("rate", "alpha", "epochs", "limit", "precision", "stream"):
             if getattr(old, name) != getattr(new, name):
                 raise ValueError(
                     f"{self.folder} holds a run with {name}={getattr(old, name)!r}, not "

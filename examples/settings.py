@@ -13,7 +13,7 @@ import quantal
 from examples.experiments import LAYERS, Experiment, experiment
 from quantal.checks import wrong_type, wrong_value
 
-__all__ = ["BACKENDS", "Settings"]
+__all__ = ["BACKENDS", "Settings", "write_whole"]
 
 BACKENDS = ("torch", "keras", "jax")
 _VARY: dict[str, Any] = {"qsd": "pq", "dist-p": "p", "dist-q": "q"}
@@ -125,12 +125,19 @@ class Settings:
 
     def write(self, path: Path) -> None:
         """Write them as JSON."""
-        path.write_text(json.dumps(asdict(self), indent=2) + "\n")
+        write_whole(path, json.dumps(asdict(self), indent=2) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Settings:
         """Read what `write` wrote."""
         return cls(**json.loads(path.read_text()))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that it is there whole or not at all, also if this process is killed."""
+    half = path.with_name(path.name + ".half")
+    half.write_text(text)
+    half.rename(path)
 
 
 def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
@@ -140,7 +147,7 @@ def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
 
 def _count(name: str, value: Any, least: int) -> None:
     expected = f"an integer of at least {least}"
-    if value is None and name != "seed":
+    if value is None and name in ("epochs", "limit"):
         return
     if isinstance(value, bool) or not isinstance(value, int):
         raise wrong_type(name, expected, value)

@@ -45,8 +45,10 @@ class Job:
         return line + (["--vmap-seeds"] if len(self.runs) > 1 else [])
 
 
-_OPTIONS = ("backend", "layer", "rate", "alpha", "epochs", "limit")
-_OPTIONS += ("precision", "device", "stream", "devices")
+_OPTIONS = (
+    *("backend", "layer", "rate", "alpha", "epochs"),
+    *("limit", "precision", "device", "stream", "devices"),
+)
 
 
 def grid(
@@ -117,17 +119,19 @@ def on_this_machine(
     data: Path | None,
     *,
     at_once: int,
+    threads: int | None = None,
     gpus: int = 0,
     retries: int = 1,
 ) -> Iterator[Outcome]:
     """Do the jobs in processes of their own, and yield each as it ends.
 
-    Each writes what it says to ``log.txt`` in its folder. With ``gpus``, each sees one of them.
+    Each writes what it says to ``log.txt`` in its folder. ``threads`` are those of one process;
+    None shares out the cores. With ``gpus``, each process sees one of them.
     """
     free: SimpleQueue[int] = SimpleQueue()
     for number in range(at_once):
         free.put(number)
-    threads = max(1, (os.cpu_count() or 1) // at_once)
+    threads = threads or max(1, (os.cpu_count() or 1) // at_once)
 
     def do(job: Job) -> Outcome:
         place = free.get()

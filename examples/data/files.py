@@ -87,8 +87,8 @@ class Source:
         names = ", ".join(download.name for download in self.downloads)
         addresses = ", ".join(download.urls[0] for download in self.downloads)
         return (
-            f"Give as data a folder that holds {names}, packed or unpacked, itself or in a folder "
-            f"{self.folders[0]}. Download from {addresses}"
+            f"Give as --data a folder that holds {names}, packed or unpacked, itself or in a "
+            f"folder {self.folders[0]}. Download from {addresses}"
         )
 
     def _archive(self, place: Path) -> Path | None:

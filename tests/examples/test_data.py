@@ -7,11 +7,12 @@ import io
 import shutil
 import tarfile
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
-from examples.data import Data, load
+from examples.data import Data, cifar10, load, mnist, ptb, reviews
 from examples.data.cifar10 import normalise
 
 REAL = ["mnist", "cifar10", "ptb", "reviews"]
@@ -70,9 +71,11 @@ def test_a_path_may_be_a_string(data_folder: Path) -> None:
 
 @pytest.mark.parametrize("name", REAL)
 def test_an_empty_folder_is_one_clear_error(name: str, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"nothing of it is in .* Give as data a folder"):
+    with pytest.raises(FileNotFoundError, match=r"nothing of it is in .* Give as --data a folder"):
         load(name, tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"nowhere is not a folder\. Give as data a folder"):
+    with pytest.raises(
+        FileNotFoundError, match=r"nowhere is not a folder\. Give as --data a folder"
+    ):
         load(name, tmp_path / "nowhere")
 
 
@@ -80,7 +83,7 @@ def test_the_missing_file_is_named_with_its_address(folder: Path) -> None:
     (folder / "mnist" / "t10k-labels-idx1-ubyte").unlink()
     with pytest.raises(
         FileNotFoundError,
-        match=r"^MNIST: not in .*mnist: t10k-labels-idx1-ubyte\. Give as data .*"
+        match=r"^MNIST: not in .*mnist: t10k-labels-idx1-ubyte\. Give as --data .*"
         r"https://ossci-datasets\.s3\.amazonaws\.com/mnist/t10k-labels-idx1-ubyte\.gz$",
     ):
         load("mnist", folder)
@@ -345,3 +348,20 @@ def test_links_in_an_archive_are_not_followed(folder: Path) -> None:
         new.addfile(link)
     with pytest.raises(ValueError, match=r"an archive with Dennis\+Schwartz/subj\.Dennis\+Schw"):
         load("reviews", folder)
+
+
+# --- the guide -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", [mnist, cifar10, ptb, reviews])
+def test_the_guide_says_what_the_loaders_do(module: ModuleType) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "examples.md").read_text()
+    table = [line for line in guide.splitlines() if line.startswith("|")]
+    rows = [line for line in table if module.SOURCE.downloads[0].name in line]
+    assert len(rows) == 1
+    for folder in module.SOURCE.folders:
+        assert f"`{folder}`" in rows[0]
+    for download in module.SOURCE.downloads:
+        assert f"`{download.name}`" in rows[0]
+        address = download.urls[0]
+        assert f"<{address}>" in rows[0] or f"<{address.removesuffix(download.name)}>" in rows[0]

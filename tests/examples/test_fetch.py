@@ -121,7 +121,7 @@ def test_what_cannot_be_had_is_one_error_that_says_what_to_do(cache: Path) -> No
         source(home).read(None)
     assert str(caught.value) == (
         f"A text: text.txt is not in {cache / 'text'} and could not be downloaded "
-        f"({home}text.txt: out of reach, ConnectionError). Give as data a folder that holds "
+        f"({home}text.txt: out of reach, ConnectionError). Give as --data a folder that holds "
         f"text.txt, packed or unpacked, itself or in a folder text. Download from {home}text.txt"
     )
     assert everything(cache) == []
