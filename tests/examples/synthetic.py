@@ -31,7 +31,7 @@ def write(settings: Settings, out, *, end: float | None = None, epochs: int | No
             fall = 1 + 4 * np.exp(-6 * (epoch + 1) / run.epochs)
             cost = end + end * (fall - 1) * rng.normal(1, 0.03)
             wrong = nan if settings.plan.error != "error" else cost / 4
-            tested = {part: (cost, wrong) for part in run.parts}
+            tested = dict.fromkeys(run.parts, (cost, wrong))
             run.record(epoch, cost * 0.8, tested, lambda path: path.write_text("state"))
         if epochs is None:
             run.finish(_outputs(run, lower, rng), _weights(rng))
