@@ -20,6 +20,7 @@ from examples.experiments import EXPERIMENTS, Schedule
 from examples.run import Run
 from examples.settings import Settings
 
+PAPER = [name for name in EXPERIMENTS if name != "digits-mlp"]
 # Narrow models, and data for 10 steps an epoch: samples in a batch, and in all.
 NARROW = {
     "wrn": ({"stem": 8, "widths": (8, 12, 16)}, 8, 80),
@@ -39,7 +40,15 @@ def run(name: str, backend: str, data: Path, out: Path) -> Run:
     )
     made = Run(settings, out, data=data, watch=Costs())
     schedule = Schedule(factor=0.2, steps=(1,))
-    made.experiment = replace(plan, sizes=plan.sizes | sizes, batch=batch, schedule=schedule)
+    # Narrow models have gradients below the paper's bound: with a lower one they are clipped.
+    clip = None if plan.optimiser.clip is None else plan.optimiser.clip / 100
+    made.experiment = replace(
+        plan,
+        sizes=plan.sizes | sizes,
+        batch=batch,
+        schedule=schedule,
+        optimiser=replace(plan.optimiser, clip=clip),
+    )
     if plan.model == "wrn":
         made._data = fewer_pixels(made.data)
     return made
@@ -57,8 +66,9 @@ def main(backend: str, data: Path) -> None:
     train = importlib.import_module(f"examples.with_{backend}.train").train
     found = {}
     with tempfile.TemporaryDirectory() as out:
-        for name in EXPERIMENTS:
+        for name in PAPER:
             with run(name, backend, data, Path(out)) as one:
+                one.finish = lambda *_: None  # type: ignore[method-assign]
                 train(one)
             tested = [line["test_cost"] for line in one.metrics]
             found[name] = {"costs": one.watch.costs, "tested": tested}
