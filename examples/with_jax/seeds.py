@@ -43,10 +43,10 @@ def train_seeds(runs: Sequence[Run]) -> None:
                 state, costs = train(state, place.everywhere(batch), keys, rate)
                 for n, cost in zip(now, costs, strict=True):
                     runs[n].step(epoch, number, cost)
-            for place_in_stack, n in enumerate(now):
-                own: State = jax.tree.map(lambda leaf, i=place_in_stack: leaf[i], state)
-                rest = enumerate(feeds[place_in_stack], common)
-                states[n] = trainers[n].go(own, rest, keys[place_in_stack], rate, epoch)
+            for slot, n in enumerate(now):
+                own: State = jax.tree.map(lambda leaf, slot=slot: leaf[slot], state)
+                rest = enumerate(feeds[slot], common)
+                states[n] = trainers[n].go(own, rest, keys[slot], rate, epoch)
                 trainers[n].record(states[n], epoch)
         for trainer, state in zip(trainers, states, strict=True):
             trainer.finish(state)

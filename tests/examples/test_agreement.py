@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from curves import PAPER
 
 from examples.settings import BACKENDS
