@@ -1,5 +1,7 @@
 """Where a process trains: alone on a device, or with the others that torchrun started.
 
+    torchrun --nproc-per-node 2 -m examples run mnist-mlp --backend torch --devices 2
+
 Each takes its rows of every batch, and gradients are averaged: the curve is that of one process,
 if the masks are (stream ``portable``). On GPUs, BatchNorm becomes SyncBatchNorm, which normalises
 by the statistics of the whole batch; torch has none for CPUs, where such a model is refused.
@@ -7,6 +9,7 @@ by the statistics of the whole batch; torch has none for CPUs, where such a mode
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,7 +62,7 @@ class Team:
         if self.size == 1:
             return model
         ids = None if self.device.type == "cpu" else [self.device]
-        return DistributedDataParallel(model, device_ids=ids, broadcast_buffers=False)
+        return DistributedDataParallel(model, device_ids=ids)
 
 
 @contextmanager
@@ -79,12 +82,12 @@ def team(run: Run) -> Iterator[Team]:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group("gloo" if device.type == "cpu" else "nccl")
-    try:
-        yield Team(device, run.rank, size)
-        dist.barrier()  # until the first has written the result
-    finally:
-        dist.destroy_process_group()
+    if not dist.is_initialized():
+        dist.init_process_group("gloo" if device.type == "cpu" else "nccl")
+        # Not after each run: processes that meet a second time may wait for ever (torch 2.13).
+        atexit.register(dist.destroy_process_group)
+    yield Team(device, run.rank, size)
+    dist.barrier()  # until the first has written the result
 
 
 def _device(wanted: str, number: int) -> torch.device:

@@ -1,4 +1,4 @@
-"""The training loop of all experiments."""
+"""The training loop of all experiments: python -m examples run mnist-mlp --backend torch."""
 
 from __future__ import annotations
 
@@ -45,10 +45,9 @@ class Training:
     def __init__(self, run: Run, us: Team) -> None:
         self.run, self.us = run, us
         self.dtype = torch.float64 if run.settings.precision == "float64" else torch.float32
-        model = build(run.experiment, Sites(run))
+        model = build(run.experiment, Sites(run)).to(self.dtype)
         weights.load(model, initial.weights(run.experiment, run.settings.seed))
-        model = us.normalised(model)
-        self.model = model.to(us.device, self.dtype, memory_format=torch.channels_last)
+        self.model = us.normalised(model).to(us.device, memory_format=torch.channels_last)
         self.optimiser = _optimiser(run.experiment.optimiser, self.model)
         self.averaged = us.averaged(self.model)
         half = run.settings.precision == "bfloat16"

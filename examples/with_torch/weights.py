@@ -35,7 +35,10 @@ def dump(model: nn.Module) -> dict[str, NDArray]:
     parts = {
         name: [part.numpy(force=True) for part in parts] for name, parts in _arrays(model).items()
     }
-    return {name: np.stack(part) if len(part) > 1 else part[0] for name, part in parts.items()}
+    # Copies, since training goes on.
+    return {
+        name: np.stack(part) if len(part) > 1 else part[0].copy() for name, part in parts.items()
+    }
 
 
 def _arrays(model: nn.Module) -> dict[str, list[Tensor]]:

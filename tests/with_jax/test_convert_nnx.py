@@ -260,6 +260,7 @@ def test_masks_on_touches_dilution_alone():
     m = model()
     convert(m, 1.0, exclude="blocks/0/*")
     m.eval()
+    m.maps.deterministic = None
     statistics = jax.tree.map(jnp.copy, nnx.state(m, nnx.BatchStat))
     flags = nnx.split(m)[0]
 

@@ -147,6 +147,10 @@ def test_heads_are_converted_before_they_are_built():
     layer(x, x)
     assert isinstance(layer._dropout_layer, QSD)
     assert np.any(numpy(layer(x, x, training=True)) != numpy(layer(x, x, training=True)))
+    inputs = keras.Input((4, 6))
+    other = convert(Block(6), 0.2)
+    model = keras.Model(inputs, other(inputs))  # built by a graph
+    assert np.any(numpy(model(x, training=True)) != numpy(model(x)))
     revert(layer)
     assert type(layer) is layers.MultiHeadAttention
     assert type(layer._dropout_layer) is layers.Dropout

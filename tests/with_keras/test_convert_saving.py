@@ -79,7 +79,7 @@ def test_copies(name):
     x = example(model)
     for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         np.testing.assert_allclose(numpy(other(x)), numpy(model(x)), rtol=1e-5, atol=1e-6)
-        assert laws(other) == laws(model)
+        assert laws(other) == laws(copy.deepcopy(other)) == laws(model)
         assert laws(revert(other)) == laws(MODELS[name]())
     assert {site.alpha for site in sites(model)} == {0.2}
 

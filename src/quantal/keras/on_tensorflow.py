@@ -39,15 +39,16 @@ class Tables:
         # Empty until they are needed, but made now: a variable that appears while a function is
         # traced makes TensorFlow trace it twice.
         dtypes = (tf.int64, tf.float32) if shared else (tf.float32, tf.int64)
-        self.variables = [
-            tf.Variable(
-                tf.zeros((0,), dtype),
-                shape=tf.TensorShape(None),
-                trainable=False,
-                aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
-            )
-            for dtype in dtypes
-        ]
+        with tf.init_scope():  # for layers that are made while a graph is
+            self.variables = [
+                tf.Variable(
+                    tf.zeros((0,), dtype),
+                    shape=tf.TensorShape(None),
+                    trainable=False,
+                    aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+                )
+                for dtype in dtypes
+            ]
 
     def read(self) -> list[tf.Tensor]:
         """Return the tables."""

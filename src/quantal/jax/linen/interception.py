@@ -140,13 +140,11 @@ def _site(name: str, module: nn.Module) -> Site | None:
     if isinstance(module, QSD):
         return Site(name, "QSD", readable(module.rate), readable(module.alpha))
     if isinstance(module, nn.Dropout):
-        own = type(module).__call__
-        if own is not nn.Dropout.__call__:
-            if inspect.unwrap(own) is inspect.unwrap(nn.Dropout.__call__):
-                return None  # lifted, as by nn.vmap: the layer itself is called inside
+        # What nn.vmap and the like have lifted comes by here inside of them, as it was before.
+        if type(module).__call__ is not nn.Dropout.__call__:
             reason = f"{kind} is a class of its own"
     elif isinstance(module, nn.MultiHeadDotProductAttention) and module.dropout_rate > 0:
-        if isinstance(module.attention_fn, QSDAttention):  # lifted too, and seen outside already
+        if isinstance(module.attention_fn, QSDAttention):  # SelfAttention calls its parent
             return Site(name, "QSD", readable(module.dropout_rate), module.attention_fn.alpha)
         if module.attention_fn is not nn.dot_product_attention:
             reason = "its attention_fn is not nn.dot_product_attention"

@@ -1,0 +1,150 @@
+"""What is compiled: one training step and one evaluation step for all experiments.
+
+Pure functions of arrays, so that they can be mapped over seeds, shared between devices and lowered
+for a machine that is not there.
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import optax
+from flax import nnx
+from jax import numpy as jnp
+
+from examples.data import Batch
+from examples.experiments import Optimiser
+
+__all__ = ["Plan", "State", "Steps", "compiled", "optimiser", "step"]
+
+
+class Plan(NamedTuple):
+    """What the code of a step depends on."""
+
+    graph: nnx.GraphDef
+    optimiser: Optimiser
+    cost: str
+
+
+class State(NamedTuple):
+    """What a step changes: ``count`` is the number of all steps, ``total`` their costs' sum."""
+
+    params: nnx.State
+    stats: nnx.State
+    moments: optax.OptState
+    carry: Any = ()
+    count: Any = 0
+    total: Any = 0.0
+
+
+class Steps(NamedTuple):
+    """The compiled functions of a plan."""
+
+    train: Any
+    evaluate: Any
+    outputs: Any
+
+
+@cache
+def compiled(plan: Plan) -> Steps:
+    """Compile the functions of a plan when they are first called; once for all its runs."""
+    return Steps(
+        jax.jit(partial(step, plan), donate_argnums=0),
+        jax.jit(partial(evaluate, plan), donate_argnums=1),
+        jax.jit(partial(outputs, plan), static_argnames="masks"),
+    )
+
+
+def step(
+    plan: Plan, state: State, batch: Batch, keys: jax.Array, rate: jax.Array
+) -> tuple[State, jax.Array]:
+    """Train on a batch; return the new state and the cost.
+
+    Parameters
+    ----------
+    plan : Plan
+        The model and how it learns.
+    state : State
+        Where it stands.
+    batch : Batch
+        Inputs and targets.
+    keys : jax.Array
+        A key for each site; this step folds in its number.
+    rate : jax.Array
+        The learning rate.
+    """
+    own = jax.vmap(jax.random.fold_in, (0, None))(keys, state.count)
+
+    def loss(params: nnx.State) -> tuple[jax.Array, tuple[nnx.State, Any]]:
+        model = nnx.merge(plan.graph, params, state.stats, copy=True)
+        model.train()
+        predicted, carry = model(batch.x, state.carry, own)
+        return _costs(plan, predicted, batch.y).mean(), (nnx.state(model, nnx.BatchStat), carry)
+
+    (cost, (stats, carry)), gradient = jax.value_and_grad(loss, has_aux=True)(state.params)
+    updates, moments = optimiser(plan.optimiser).update(gradient, state.moments, state.params)
+    params = optax.apply_updates(state.params, optax.tree.scale(-rate, updates))
+    return State(params, stats, moments, carry, state.count + 1, state.total + cost), cost
+
+
+def evaluate(
+    plan: Plan, state: State, sums: tuple[Any, jax.Array], batch: Batch, counts: jax.Array
+) -> tuple[Any, jax.Array]:
+    """Add a batch to sums: carry, and the sums of costs, of wrong answers and of samples.
+
+    ``counts`` is 1 for a sample, 0 for what only fills the batch.
+    """
+    model = nnx.merge(plan.graph, state.params, state.stats)
+    model.eval()
+    carry, before = sums
+    predicted, carry = model(batch.x, carry, [None] * len(model.sites))
+    costs = _costs(plan, predicted, batch.y).reshape(len(counts), -1).mean(1)
+    wrong = jnp.full_like(costs, jnp.nan)
+    if predicted.ndim == 2:
+        wrong = (predicted.argmax(-1) != batch.y).astype(costs.dtype)
+    return carry, before + jnp.stack([counts @ costs, counts @ wrong, counts.sum()])
+
+
+def outputs(
+    plan: Plan, state: State, x: jax.Array, carry: Any, keys: jax.Array, *, masks: bool
+) -> list[jax.Array]:
+    """Return what leaves each site; BatchNorm stays as in evaluation."""
+    model = nnx.merge(plan.graph, state.params, state.stats)
+    model.eval()
+    if masks:
+        model.set_attributes(nnx.Dropout, deterministic=False)
+    seen: list[jax.Array] = []
+
+    def watched(site: nnx.Dropout) -> Any:
+        def call(x: jax.Array, *, rngs: jax.Array) -> jax.Array:
+            seen.append(site(x, rngs=rngs))
+            return seen[-1]
+
+        return call
+
+    model.sites = nnx.static([watched(site) for site in model.sites])
+    model(x, carry, jax.vmap(jax.random.fold_in, (0, None))(keys, state.count))
+    return seen
+
+
+def optimiser(kind: Optimiser) -> optax.GradientTransformation:
+    """Return the transformation of a gradient into what the learning rate multiplies."""
+    parts = []
+    if kind.clip is not None:
+        parts.append(optax.clip_by_global_norm(kind.clip))
+    if kind.weight_decay:
+        parts.append(optax.add_decayed_weights(kind.weight_decay))
+    if kind.momentum:
+        parts.append(optax.trace(kind.momentum, kind.nesterov))
+    if kind.kind == "adam":
+        parts.append(optax.scale_by_adam())
+    return optax.chain(*parts)
+
+
+def _costs(plan: Plan, predicted: jax.Array, y: jax.Array) -> jax.Array:
+    predicted = predicted.astype(jnp.promote_types(predicted.dtype, jnp.float32))
+    if plan.cost == "squared error":
+        return jnp.square(predicted - y)
+    return optax.softmax_cross_entropy_with_integer_labels(predicted, y)

@@ -1,0 +1,133 @@
+"""The training loop of all experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import count
+
+import jax
+import numpy as np
+from flax import nnx
+from jax import numpy as jnp
+from numpy.typing import NDArray
+
+from examples import initial
+from examples.data import Batch
+from examples.data.batches import EVALUATION_BATCH
+from examples.run import Run
+from examples.with_jax.checkpoint import restore, save
+from examples.with_jax.devices import Place, at_work
+from examples.with_jax.models import build
+from examples.with_jax.steps import Plan, State, compiled, optimiser
+from examples.with_jax.weights import dump, load
+from quantal.jax.bits import typed_key
+
+__all__ = ["Trainer", "train"]
+
+
+def train(run: Run) -> None:
+    """Train to the end, from where the run stands."""
+    with at_work(run) as place:
+        trainer = Trainer(run, place)
+        state = trainer.start()
+        for epoch in range(run.first_epoch, run.epochs):
+            state, keys, rate = trainer.begin(state, epoch)
+            state = trainer.go(state, enumerate(run.batches(epoch)), keys, rate, epoch)
+            trainer.record(state, epoch)
+        trainer.finish(state)
+
+
+class Trainer:
+    """What a run needs around its steps."""
+
+    def __init__(self, run: Run, place: Place) -> None:
+        self.run, self.place = run, place
+        self.model = build(run.experiment, run.settings)
+        graph = nnx.graphdef(self.model)
+        self.plan = Plan(graph, run.experiment.optimiser, run.experiment.cost)
+        self.steps = compiled(self.plan)
+
+    def start(self) -> State:
+        """Return the state to go on with."""
+        load(self.model, initial.weights(self.run.experiment, self.run.settings.seed))
+        _, params, stats = nnx.split(self.model, nnx.Param, nnx.BatchStat)
+        state = State(params, stats, optimiser(self.plan.optimiser).init(params))
+        if self.run.checkpoint is not None:
+            state = State(*restore(self.run.checkpoint, state[:3]))
+        return self.place.everywhere(state)
+
+    def begin(self, state: State, epoch: int) -> tuple[State, jax.Array, jax.Array]:
+        """Return state, keys and learning rate at the start of an epoch."""
+        state = state._replace(
+            carry=self.place.divided(self.model.start(self.run.experiment.batch)),
+            count=self.place.everywhere(jnp.uint32(epoch * self.run.steps)),
+            total=self.place.everywhere(jnp.zeros(())),
+        )
+        rate = jnp.asarray(self.run.learning_rate(epoch))
+        return state, self.keys(epoch), self.place.everywhere(rate)
+
+    def go(
+        self,
+        state: State,
+        batches: Iterable[tuple[int, Batch]],
+        keys: jax.Array,
+        rate: jax.Array,
+        epoch: int,
+    ) -> State:
+        """Train on numbered batches."""
+        for number, batch in batches:
+            state, cost = self.steps.train(state, self.place.divided(batch), keys, rate)
+            self.run.step(epoch, number, cost)
+        return state
+
+    def keys(self, epoch: int) -> jax.Array:
+        """Return a key for each site."""
+        if self.run.settings.stream == "portable":
+            keys = jnp.stack([typed_key(key) for key in self.run.keys])
+        else:
+            key = jax.random.key(self.run.stream_seed(epoch))
+            keys = jax.random.split(key, len(self.run.experiment.sites))
+        return self.place.everywhere(keys)
+
+    def record(self, state: State, epoch: int) -> None:
+        """Evaluate, and end an epoch."""
+        evaluated = {part: self.evaluate(state, part) for part in self.run.parts}
+        cost = float(state.total) / self.run.steps
+        self.run.record(epoch, cost, evaluated, partial(save, tree=state[:3]))
+
+    def evaluate(self, state: State, part: str) -> tuple[float, float]:
+        """Return the mean cost and the share of wrong answers."""
+        data = self.run.data.parts[part]
+        samples = self.run.experiment.batch if data.y is None else len(data.x)
+        size = self.place.fill(min(samples, EVALUATION_BATCH))
+        carry = self.place.divided(self.model.start(size))
+        sums = (carry, self.place.everywhere(jnp.zeros(3)))
+        for batch in self.run.evaluation(part):
+            filled = self.place.divided(_filled(batch, size))
+            sums = self.steps.evaluate(state, sums, *filled)
+        cost, wrong, samples = map(float, sums[1])
+        return cost / samples, wrong / samples
+
+    def finish(self, state: State) -> None:
+        """End the run."""
+        self.run.finish(self.outputs(state), dump(state.params))
+
+    def outputs(self, state: State) -> Callable[[NDArray, bool], list[NDArray]]:
+        """Return the function from a batch to the outputs of the sites; each call has new masks."""
+        keys, calls = self.keys(self.run.epochs), count()
+
+        def site_outputs(x: NDArray, masks: bool) -> list[NDArray]:
+            call = state._replace(count=state.count + jnp.uint32(next(calls)))
+            carry = self.model.start(len(x))
+            seen = self.steps.outputs(call, *self.place.everywhere((x, carry)), keys, masks=masks)
+            return [np.asarray(output, np.float32) for output in seen]
+
+        return site_outputs
+
+
+def _filled(batch: Batch, size: int) -> tuple[Batch, NDArray]:
+    """Fill a batch up to a size; return also what counts in it."""
+    missing = size - len(batch.x)
+    filled = [np.pad(part, [(0, missing)] + [(0, 0)] * (part.ndim - 1)) for part in batch]
+    return Batch(*filled), (np.arange(size) < len(batch.x)).astype(np.float32)
