@@ -39,9 +39,14 @@ NEEDS = {
     "tests/examples/test_jax*": ("jax", "flax", "optax"),
     "tests/examples/test_agreement*": ("torch", "keras", "tensorflow", "jax", "flax", "optax"),
     "tests/examples/test_sweep.py": ("torch", "ray"),
+    "benchmarks": ("matplotlib", "torch", "tensorflow", "keras", "jax", "flax", "equinox", "optax"),
+    "tests/benchmarks": ("matplotlib",),
+    "tests/benchmarks/test_suites.py": (
+        "torch", "tensorflow", "keras", "jax", "flax", "equinox", "optax", "transformers",
+    ),
     "tests/together": ("torch", "tensorflow", "keras", "jax", "flax", "equinox"),
     "tests/models": ("torch", "transformers", "timm", "keras", "jax", "flax", "equinox"),
-}
+}  # fmt: skip
 # What --backend may ask for: the folders of tests.
 BACKENDS = {
     path.removeprefix("tests/").removeprefix("with_"): path

@@ -91,8 +91,8 @@ def models(session: nox.Session) -> None:
 @nox.session
 def examples(session: nox.Session) -> None:
     """Train every experiment in every backend on small data, and all that goes with it."""
-    install(session, *TEST, *ALL, *EXAMPLES)
-    where = session.posargs or ("examples", "tests/examples")
+    install(session, *TEST, *ALL, *EXAMPLES, "transformers")  # the last for a benchmark
+    where = session.posargs or ("examples", "tests/examples", "benchmarks", "tests/benchmarks")
     session.run("pytest", "-n", "2", "--backend", "examples", *where)
 
 
@@ -106,12 +106,8 @@ def soak(session: nox.Session) -> None:
 
 @nox.session(default=False, allow_parallel=False)
 def bench(session: nox.Session) -> None:
-    """Measure, alone on the machine: nox -s bench -- torch, or core, jax, keras, conformance."""
-    install(session, *ALL)
-    for name in session.posargs or ("core", "torch", "jax", "keras", "conformance"):
-        for backend in ("tensorflow", "jax", "torch") if name == "keras" else ("",):
-            environment = {"KERAS_BACKEND": backend} if backend else {}
-            # A missed bar is part of the report, not a failure of the session.
-            session.run(
-                "python", f"benchmarks/bench_{name}.py", env=environment, success_codes=range(100)
-            )
+    """Measure, alone on the machine, and make the page: nox -s bench, or nox -s bench -- torch."""
+    install(session, *ALL, "matplotlib", "transformers")
+    session.run("python", "-m", "benchmarks", "run", *session.posargs)
+    if "--out" not in session.posargs:
+        session.run("python", "-m", "benchmarks", "page")

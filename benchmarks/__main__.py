@@ -53,7 +53,9 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     if given.command == "run":
         if wrong := set(given.suites) - set(SUITES):
-            parser.error(f"no such suite: {', '.join(sorted(wrong))}; there are {', '.join(SUITES)}")
+            parser.error(
+                f"no such suite: {', '.join(sorted(wrong))}; there are {', '.join(SUITES)}"
+            )
         run(given.suites or list(SUITES), given.out, quick=given.quick, threads=given.threads)
     elif given.command == "measure":
         measure(given.suite, Task(**given.task), given.threads, given.to)

@@ -52,7 +52,9 @@ def _operations(size: int, calls: int) -> list[Row]:
         with profile(activities=[ProfilerActivity.CPU]) as seen:
             for _ in range(calls):
                 step()
-        found = [(e.self_cpu_time_total / calls, e.count / calls, e.key) for e in seen.key_averages()]
+        found = [
+            (e.self_cpu_time_total / calls, e.count / calls, e.key) for e in seen.key_averages()
+        ]
         total = sum(us for us, _, _ in found)
         for us, count, name in sorted(found, reverse=True):
             if us > 0.03 * total:

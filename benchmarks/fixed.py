@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 import quantal
 from benchmarks.harness import Task
@@ -47,7 +48,9 @@ def _fresh(task: Task) -> list[Row]:
             for _ in range(1 if task.quick else 3)
         ]
         what = {"group": "fresh", "name": name, "after": arguments[0].replace(",", ", ")}
-        rows.append(Row(what, {kind: statistics.median(run[kind] for run in runs) for kind in runs[0]}))
+        rows.append(
+            Row(what, {kind: statistics.median(run[kind] for run in runs) for kind in runs[0]})
+        )
     return rows
 
 
@@ -55,8 +58,8 @@ def _tables(task: Task) -> list[Row]:
     rows = []
     settings = PAPER[::20] if task.quick else PAPER
     for kind, made in (("table", tables.table), ("shared_table", tables.shared_table)):
-        make = made.__wrapped__  # type: ignore[attr-defined]  # without its cache
-        taken = {law: _median(lambda law=law: make(quantal.Dilution(*law)), 5) for law in settings}
+        make = vars(made)["__wrapped__"]  # without its cache
+        taken = {law: _median(partial(make, quantal.Dilution(*law)), 5) for law in settings}
         slowest = max(taken, key=lambda law: taken[law])
         values = {"seconds": statistics.median(taken.values()), "slowest": taken[slowest]}
         what = {"group": "table", "name": kind, "rate": slowest[0], "alpha": slowest[1]}
@@ -95,7 +98,10 @@ def _convert(task: Task) -> list[Row]:
         taken["convert"].append(_time(lambda: convert(model, 0.2)))
         taken["revert"].append(_time(lambda: revert(model)))
     return [
-        Row({"group": "convert", "name": name, "sites": count}, {"seconds": statistics.median(times)})
+        Row(
+            {"group": "convert", "name": name, "sites": count},
+            {"seconds": statistics.median(times)},
+        )
         for name, times in taken.items()
     ]
 

@@ -1,7 +1,7 @@
 """What a fresh process waits for: imports, then the first steps. Prints seconds as JSON.
 
-    python -m benchmarks.fresh numpy,scipy.special quantal
-    python -m benchmarks.fresh torch quantal.torch benchmarks.with_torch:PyTorch
+python -m benchmarks.fresh numpy,scipy.special quantal
+python -m benchmarks.fresh torch quantal.torch benchmarks.with_torch:PyTorch
 """
 
 from __future__ import annotations

@@ -114,9 +114,7 @@ def timed(
     return rows
 
 
-def _repeats(
-    candidates: Candidates, rounds: Rounds, clock: Callable[[], float]
-) -> dict[str, int]:
+def _repeats(candidates: Candidates, rounds: Rounds, clock: Callable[[], float]) -> dict[str, int]:
     """Warm up, and return how often to call each candidate in a round."""
     repeats = {}
     for name, call in candidates.items():

@@ -18,7 +18,10 @@ def section(result: Result, plot: str) -> list[str]:
         parts.append(f"The samplers that QSD does without, {mode}, as ratios to QSD:")
         parts.append(_by_size(result, group="slow", mode=mode))
     if result.find(group="dtypes"):
-        parts += ["Other precisions, as ratios to the own dropout in the same one:", _dtypes(result)]
+        parts += [
+            "Other precisions, as ratios to the own dropout in the same one:",
+            _dtypes(result),
+        ]
     if result.find(group="growth"):
         parts.append(f"![Cost of an element against the number of elements]({plot})")
         parts.append(notes.KNEES[result.suite])

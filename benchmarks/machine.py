@@ -76,7 +76,9 @@ def _processor() -> str:
 def _caches() -> list[str]:
     found = []
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
+        level, kind, size = (
+            (index / name).read_text().strip() for name in ("level", "type", "size")
+        )
         if kind != "Instruction":
             found.append(f"L{level} {size}")
     return found

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["DEFAULT_MEMORY", "HOW", "KNEES", "LAW", "MEMORY", "NAMES", "TRAINING", "WHY"]
+__all__ = [
+    "DEFAULT_MEMORY", "FRESH", "HOW", "KNEES", "LAW", "MEMORY", "NAMES", "OWN", "TRAINING", "WHY",
+]  # fmt: skip
 
 NAMES = {
     "torch": "PyTorch",
@@ -12,6 +14,28 @@ NAMES = {
     "keras-torch": "Keras on PyTorch",
     "numpy": "NumPy",
 }
+
+OWN = {
+    "torch": """\
+The own dropout is `torch.nn.Dropout`, the spatial one `Dropout2d`; compiled graphs are made with
+`dynamic=True`, once for all sizes. The samplers break a graph, so they are eager only.""",
+    "jax": """\
+The own dropout is `flax.nnx.Dropout`, and QSD is `quantal.jax.nnx.QSD`, unless a name says
+otherwise. A step is one compiled program with the key as an argument; eager, each operation of it
+is a program of its own.""",
+    "keras-tensorflow": """\
+The own dropout is `keras.layers.Dropout(seed=1)`, the spatial one `SpatialDropout2D`. A step is a
+`tf.function` (graph), one with `jit_compile=True` (XLA), or neither (eager).""",
+    "keras-jax": "The own dropout is `keras.layers.Dropout(seed=1)`, in one compiled program.",
+    "keras-torch": """\
+The own dropout is `keras.layers.Dropout(seed=1)`, which draws by a seed generator of Keras, as QSD
+does; without a seed both take torch's own stream.""",
+    "numpy": "Forward only; the own dropout is `x * ((rng.random(x.shape) < 0.8) * 1.25)`.",
+}
+
+FRESH = """\
+In a fresh process, in float32, 64 × 256. The first step of dropout comes first, and pays for what
+the framework does only once; that of QSD includes making a table."""
 
 HOW = """\
 How it is measured: in one process all candidates take turns, in a new random order in every round,
@@ -23,16 +47,16 @@ unless a table says otherwise. Rate 0.2, α 0.2; a step is forward and backward.
 
 KNEES = {
     "torch": """\
-Flat is right. On the left the cost is that of the calls alone, shared by ever more elements: a few
-dozen calls of operators for QSD, fewer for dropout, so QSD is the dearer one there. In the middle a
-second thread joins, which torch starts only for arrays above 2¹⁵ elements, and its native random
-numbers for dropout stay on one thread at any size. On the right the arrays leave the caches, whose
-sizes are marked; the table of the law, half a megabyte, stays in L2. Compiled code has one kernel
-for each pass, and only the fixed cost of entering it.""",
+Flat is right. On the left the cost is that of the calls alone, shared by ever more elements: QSD
+makes more of them than dropout (see [where the time goes](#where-the-time-goes)), so it is the
+dearer one there. From 2¹⁵ elements on torch shares an operation between the threads. On the right
+the arrays leave the caches, whose sizes are marked; the table of the law, half a megabyte, has to
+stay in L2 beside them. Compiled code has one kernel for each pass, and the fixed cost of entering
+it.""",
     "jax": """\
-Flat is right. On the left is the price of entering a compiled program. The random numbers are the
-largest part at every other size, and they are computed, not read: so the curve of dropout hardly
-sees the caches, and that of QSD, which needs a quarter of them, sees them first.""",
+Flat is right. On the left is the price of entering a compiled program. Further on, random bits are
+the largest part, and they are computed, not read: so the curve of dropout hardly sees the caches,
+while QSD, which needs a quarter of the bits, sees them sooner.""",
     "keras-tensorflow": """\
 Flat is right. On the left is the price of a function call of TensorFlow, and in QSD of three more,
 into the parts that XLA compiles. Sizes are rounded up by at most an eighth for these.""",
@@ -85,11 +109,11 @@ and the widening of the index to 32 bits (`copy_`) come after the random numbers
 in C++ that draws, looks up and multiplies while the index is in a register.""",
     ("jax", 2**22): """\
 See the parts under [where the time goes](#where-the-time-goes): what is not random bits is memory.
-Next: a cipher with fewer rounds (Threefry-2x32-13 passes the same tests of randomness), at the price
-of keys that no longer equal JAX's.""",
+Next: bits from a generator with less work in a block than Threefry's twenty rounds, as an option:
+keys would no longer be portable.""",
     ("jax", 2**14): """\
-The program is entered for a handful of microseconds of work; its two parts (bits, then look-up)
-run one after the other. Next: one fused loop, by a custom call.""",
+The fixed cost of entering a program counts here: see the parts under
+[where the time goes](#where-the-time-goes). Next: one fused loop, by a custom call.""",
     ("keras-tensorflow", 2**14): """\
 Three compiled functions are entered where dropout enters none: see *keys*, *bits* and *look-up*
 under [where the time goes](#where-the-time-goes). Next: a single compiled function for keys, bits

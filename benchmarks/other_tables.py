@@ -22,9 +22,7 @@ def training(result: Result) -> list[str]:
         assert own is not None
         step = own.values["ns"] * 1e-9 * row.what["size"]
         name = notes.NAMES[framework]
-        lines.append(
-            [experiment, name, str(row.what["size"]), time(step), ratio(none), ratio(row)]
-        )
+        lines.append([experiment, name, str(row.what["size"]), time(step), ratio(none), ratio(row)])
     header = ["model", "framework", "batch", "step with dropout", "ratio: no layer", "ratio: QSD"]
     return [notes.TRAINING, table(header, sorted(lines))]
 
@@ -32,8 +30,12 @@ def training(result: Result) -> list[str]:
 def memory(result: Result) -> list[str]:
     """Return bytes an element."""
     lines = [
-        [notes.NAMES[row.what["framework"]], row.what["mode"], row.what["candidate"]]
-        + [f"{row.values[name]:.1f}" for name in ("kept", "peak")]
+        [
+            notes.NAMES[row.what["framework"]],
+            row.what["mode"],
+            row.what["candidate"],
+            *(f"{row.values[name]:.1f}" for name in ("kept", "peak")),
+        ]
         for row in result.rows
     ]
     return [notes.MEMORY, table(["framework", "mode", "candidate", "kept", "peak"], lines)]
@@ -42,32 +44,40 @@ def memory(result: Result) -> list[str]:
 def fixed(result: Result) -> list[str]:
     """Return the costs that do not grow with the data."""
     imports = [
-        [f"`import {row.what['name']}`", f"{row.what['after']} ({time(row.values['base'])})"]
-        + [time(row.values[kind]) if kind in row.values else "" for kind in ("import", "dropout", "QSD")]
+        [
+            f"`import {row.what['name']}`",
+            f"{row.what['after']} ({time(row.values['base'])})",
+            *(time(row.values[k]) if k in row.values else "" for k in ("import", "dropout", "QSD")),
+        ]
         for row in result.find(group="fresh")
     ]
     made = [
-        [f"`quantal.table.{row.what['name']}`", time(row.values["seconds"])]
-        + [f"{time(row.values['slowest'])} (rate {row.what['rate']}, α {row.what['alpha']})"]
+        [
+            f"`quantal.table.{row.what['name']}`",
+            time(row.values["seconds"]),
+            f"{time(row.values['slowest'])} (rate {row.what['rate']}, α {row.what['alpha']})",
+        ]
         for row in result.find(group="table")
     ]
-    keys = [[f"`{r.what['name']}`", time(r.values["seconds"])] for r in result.find(group="key")]
+    calls = [[f"`{r.what['name']}`", time(r.values["seconds"])] for r in result.find(group="key")]
     for row in result.find(group="convert"):
         name = f"`quantal.torch.{row.what['name']}`, BERT of 12 layers, {row.what['sites']} sites"
-        keys.append([name, time(row.values["seconds"])])
+        calls.append([name, time(row.values["seconds"])])
     kit = [
-        [row.what["name"], f"{row.values['passed']:.0f} of {row.values['checks']:.0f}"]
-        + [time(row.values["seconds"]), time(row.values["cpu"])]
+        [
+            row.what["name"],
+            f"{row.values['passed']:.0f} of {row.values['checks']:.0f}",
+            time(row.values["seconds"]),
+            time(row.values["cpu"]),
+        ]
         for row in result.find(group="conformance")
     ]
-    first = ["", "after", "import", "first step, own dropout", "first step, QSD"]
     return [
-        "In a fresh process. The first step of dropout comes first, and pays for what the framework "
-        "does once; that of QSD makes a table.",
-        table(first, imports),
+        notes.FRESH,
+        table(["", "after", "import", "first step, own dropout", "first step, QSD"], imports),
         "A table is made once for each law; over the settings of the paper:",
         table(["", "median", "slowest"], made),
-        table(["", "time"], keys),
+        table(["", "time"], calls),
         "The conformance kit, a process for each adapter:",
         table(["adapter", "checks passed", "time", "CPU time"], kit),
     ]
@@ -110,22 +120,24 @@ def breakdown(result: Result) -> list[str]:
     """Return where the time goes."""
     parts = []
     for size in dict.fromkeys(row.what["size"] for row in result.rows):
-        shape = " × ".join(map(str, layers.shape(int(size))))
-        rows = result.find(group="operations", size=size)
+        shape = " × ".join(map(str, layers.shape(size)))
         parts.append(f"PyTorch, eager, {shape}: operations above 3% of a step, by its profiler.")
-        lines = [
-            [row.what["candidate"], f"`{row.what['operation']}`", number(row.values["us"])]
-            + [f"{row.values['share']:.0%}", f"{row.values['calls']:.0f}"]
-            for row in rows
-        ]
-        parts.append(table(["candidate", "operation", "µs", "share", "calls"], lines))
-        for framework in ("jax", "keras-tensorflow"):
-            rows = result.find(group="parts", framework=framework, size=size)
-            parts.append(f"{notes.NAMES[framework]}, compiled, {shape}:")
-            lines = [
-                [row.what["candidate"], number(row.values["ns"] * row.what["size"] / 1e3)]
-                + [ratio(row)]
-                for row in rows
+        operations = [
+            [
+                row.what["candidate"],
+                f"`{row.what['operation']}`",
+                number(row.values["us"]),
+                f"{row.values['share']:.0%}",
+                f"{row.values['calls']:.0f}",
             ]
-            parts.append(table(["program", "µs", "ratio to QSD"], lines))
+            for row in result.find(group="operations", size=size)
+        ]
+        parts.append(table(["candidate", "operation", "µs", "share", "calls"], operations))
+        for framework in ("jax", "keras-tensorflow"):
+            parts.append(f"{notes.NAMES[framework]}, compiled, {shape}:")
+            programs = [
+                [row.what["candidate"], number(row.values["ns"] * size / 1e3), ratio(row)]
+                for row in result.find(group="parts", framework=framework, size=size)
+            ]
+            parts.append(table(["program", "µs", "ratio to QSD"], programs))
     return parts

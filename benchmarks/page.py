@@ -51,7 +51,7 @@ def text(results: Results, plots_in: str) -> str:
     for suite, name in notes.NAMES.items():
         if suite in results:
             parts.append(f"### {name}")
-            parts.append(_command(results[suite]))
+            parts += [notes.OWN[suite], _command(results[suite])]
             parts += layer_tables.section(results[suite], f"{plots_in}/{suite}.png")
     sections = {
         "breakdown": ("Where the time goes", other_tables.breakdown),
@@ -112,9 +112,17 @@ def _bars(results: Results) -> str:
         command = f"`nox -s bench -- {bar.suite}`"
         rows.append([bar.title, limit, number(verdict.value), spread, verdict.word, command])
         if verdict.value is not None and not bar.holds(verdict.value):
-            why = notes.WHY.get((bar.suite, bar.what.get("size", bar.value)), "Not explained yet.")
-            missed.append(f"- **{bar.title}**: {number(verdict.value)}. {why}")
+            missed.append(f"- **{bar.title}**: {number(verdict.value)}. {_why(bar)}")
     wide, all_of_them = bars.unsteady(results)
     steady = f"Repeats differ by more than 10% in {wide} of the {all_of_them} ratios on this page."
     header = ["", "bar", "measured", "spread", "", "command"]
     return "\n\n".join([table(header, rows), steady, *(["\n".join(missed)] if missed else [])])
+
+
+def _why(bar: bars.Bar) -> str:
+    """Return why a bar is missed; Keras inherits the reasons of its backend."""
+    size = bar.what.get("size", bar.value)
+    for suite in (bar.suite, bar.suite.removeprefix("keras-")):
+        if (suite, size) in notes.WHY and not bar.at_least:
+            return notes.WHY[suite, size]
+    return "Not explained yet."

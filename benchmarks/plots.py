@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -15,7 +16,7 @@ from benchmarks.store import Result
 
 __all__ = ["growth", "law"]
 
-STYLES = {
+STYLES: dict[str, dict[str, Any]] = {
     layers.DROPOUT: {"color": "tab:orange", "marker": "s"},
     layers.QSD: {"color": "tab:blue", "marker": "o"},
     layers.MULTIPLY: {"color": "tab:gray", "marker": "."},
@@ -45,7 +46,7 @@ def growth(result: Result, path: Path) -> None:
 def _caches(axes: Axes, result: Result) -> None:
     """Mark where the arrays of a step outgrow a cache."""
     for cache in result.header["caches"]:
-        level, size, unit = re.fullmatch(r"(L\d) (\d+)([KM])", cache).groups()
+        level, size, unit = re.findall(r"(L\d) (\d+)([KM])", cache)[0]
         elements = int(size) * {"K": 2**10, "M": 2**20}[unit] / _BYTES
         axes.axvline(elements, color="black", linewidth=0.6, linestyle=":")
         axes.text(elements, 0.98, level, fontsize=7, va="top", transform=axes.get_xaxis_transform())

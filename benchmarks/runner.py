@@ -112,9 +112,7 @@ def _child(name: str, task: Task, threads: int, folder: Path) -> list[Row]:
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "torch"),
     }
-    subprocess.run(
-        command, env=environment, cwd=ROOT, check=True, capture_output=True, text=True
-    )
+    subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True, text=True)
     return [Row(**row) for row in json.loads(to.read_text())]
 
 

@@ -19,7 +19,7 @@ class Row:
     A spread is that of the repeats from the largest to the smallest, relative to their median.
     """
 
-    what: dict[str, str | int | float]
+    what: dict[str, Any]
     values: dict[str, float]
     spread: dict[str, float] = field(default_factory=dict)
 
@@ -51,11 +51,11 @@ class Result:
     header: dict[str, Any]
     rows: list[Row]
 
-    def find(self, **what: str | int | float) -> list[Row]:
+    def find(self, **what: Any) -> list[Row]:
         """Return the rows of which all this is true."""
         return [row for row in self.rows if what.items() <= row.what.items()]
 
-    def one(self, **what: str | int | float) -> Row | None:
+    def one(self, **what: Any) -> Row | None:
         """Return the only such row, or None; more than one is a mistake of the caller."""
         found = self.find(**what)
         if len(found) > 1:

@@ -40,7 +40,8 @@ class Masked(keras.layers.Layer):
         self.seed_generator = keras.random.SeedGenerator(1)
         self.built = True
 
-    def call(self, x: Any, training: bool = False) -> Any:  # noqa: D102
+    def call(self, x: Any, training: bool = False) -> Any:
+        """Draw p, then a mask."""
         p = self.draw(x.shape, self.law, self.seed_generator)
         mask = keras.random.uniform(x.shape, seed=self.seed_generator) < p
         return x * keras.ops.stop_gradient(p * keras.ops.cast(mask, p.dtype) / self.law.retain**2)
@@ -53,7 +54,8 @@ class Multiply(keras.layers.Layer):
         super().__init__()
         self.built = True
 
-    def call(self, x: Any, training: bool = False) -> Any:  # noqa: D102
+    def call(self, x: Any, training: bool = False) -> Any:
+        """Multiply by a number."""
         return x * 1.25
 
 
@@ -78,7 +80,7 @@ class Keras:
     def candidates(self, mode: str) -> list[Candidate]:
         """Return the layers, each with a seed generator of its own."""
         law = quantal.Dilution(RATE, ALPHA)
-        maps = {"seed": 1, "data_format": "channels_first"}
+        maps: dict[str, Any] = {"seed": 1, "data_format": "channels_first"}
         own_maps = keras.layers.SpatialDropout2D(RATE, **maps)
         found = [
             Candidate(layers.DROPOUT, self.dropout()),
