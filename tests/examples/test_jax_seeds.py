@@ -39,6 +39,8 @@ def test_as_separate_runs(name: str, tmp_path: Path, data_folder: Path) -> None:
         if name == "cifar10-wrn":  # XLA's grouped convolutions on a CPU are very slow
             made._data = fewer_pixels(fewer_pixels(made.data))
             made.experiment = replace(made.experiment, batch=8)
+        if name.startswith("reviews"):
+            made.experiment = replace(made.experiment, batch=32)
         return made
 
     alone = [trained(run("alone", seed)) for seed in SEEDS]
