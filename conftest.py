@@ -38,6 +38,7 @@ NEEDS = {
     "tests/examples/test_keras*": ("keras", "tensorflow"),
     "tests/examples/test_jax*": ("jax", "flax", "optax"),
     "tests/examples/test_agreement*": ("torch", "keras", "tensorflow", "jax", "flax", "optax"),
+    "tests/examples/test_cli.py": ("torch", "jax", "flax", "optax"),
     "tests/examples/test_sweep.py": ("torch", "ray"),
     "benchmarks": ("matplotlib", "torch", "tensorflow", "keras", "jax", "flax", "equinox", "optax"),
     "tests/benchmarks": ("matplotlib",),

@@ -54,7 +54,8 @@ def _run(given: argparse.Namespace) -> None:
 
     many = [_settings(given, seed=seed) for seed in given.seed]
     if given.vmap_seeds:
-        train_together(many, given.out, data=given.data)
+        print(f"{len(many)} seeds at once; shown is the first", flush=True)
+        train_together(many, given.out, data=given.data, watch=watch())
     else:
         for one in many:
             train(one, given.out, data=given.data, watch=watch())

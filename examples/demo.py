@@ -44,7 +44,8 @@ def demo(backend: str | None, out: Path, *, seeds: int = 8, epochs: int | None =
             for seed in range(seeds)
         ]
         if backend == "jax":
-            train_together(many, out)
+            print(f"{seeds} seeds at once; shown is the first", flush=True)
+            train_together(many, out, watch=watch())
         else:
             for one in many:
                 train(one, out, watch=watch())

@@ -50,13 +50,17 @@ def train(settings: Settings, out: Path, **options: Any) -> dict[str, Any]:
     return run.result
 
 
-def train_together(many: Sequence[Settings], out: Path, **options: Any) -> list[dict[str, Any]]:
-    """Train the seeds of one condition at once, by vmap; a backend that cannot is an error."""
+def train_together(
+    many: Sequence[Settings], out: Path, watch: Watch | None = None, **options: Any
+) -> list[dict[str, Any]]:
+    """Train the seeds of one condition at once, by vmap; ``watch`` is told of the first."""
     backend = many[0].backend
     if backend != "jax":
         raise wrong_value("vmap_seeds", "backend jax", backend)
     runs = [Run(settings, out, **options) for settings in many]
     going = [run for run in runs if run.result is None]
+    if going and watch is not None:
+        going[0].watch = watch
     with ExitStack() as stack:
         for run in going:
             stack.enter_context(run)
@@ -271,6 +275,7 @@ class Run:
     def __enter__(self) -> Run:
         if self.rank:
             return self
+        _ = self.steps  # data that is missing, or too little, is told of before anything is written
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = (self.folder / "lock").open("w")
         until = time.monotonic() + self._patience

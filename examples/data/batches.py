@@ -14,7 +14,7 @@ from quantal.checks import wrong_value
 
 __all__ = ["Batch", "batches", "evaluation", "steps"]
 
-EVALUATION_BATCH = 500  # samples; of a text, the experiment's own batch
+EVALUATION_BATCH = 512  # samples; of a text, the experiment's own batch
 
 
 class Batch(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -17,7 +17,8 @@ def save(path: Path, tree: object) -> None:
     """Write the arrays of a tree, each under its place in it, as an npz file."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     with path.open("wb") as file:
-        np.savez(file, **{jax.tree_util.keystr(place): np.asarray(leaf) for place, leaf in leaves})
+        arrays: Any = {jax.tree_util.keystr(place): np.asarray(leaf) for place, leaf in leaves}
+        np.savez(file, **arrays)
 
 
 def restore(path: Path, like: Tree) -> Tree:

@@ -106,8 +106,8 @@ class Trainer:
         for batch in self.run.evaluation(part):
             filled = self.place.divided(_filled(batch, size))
             sums = self.steps.evaluate(state, sums, *filled)
-        cost, wrong, samples = map(float, sums[1])
-        return cost / samples, wrong / samples
+        cost, wrong, count = map(float, sums[1])
+        return cost / count, wrong / count
 
     def finish(self, state: State) -> None:
         """End the run."""

@@ -26,7 +26,7 @@ def _dense(gradient: Any) -> Any:
     return tf.convert_to_tensor(gradient)
 
 
-class _Penalised:
+class _Penalised(keras.optimizers.Optimizer):
     """Adds weight · λ to the gradient, where Keras's own weight decay is apart from it."""
 
     def __init__(self, *args: Any, penalty: float, **kwargs: Any) -> None:
@@ -41,6 +41,9 @@ class _Penalised:
         if self.penalty:
             gradient = gradient + self.penalty * variable
         self.move(gradient, variable, ops.cast(learning_rate, variable.dtype))
+
+    def move(self, gradient: Any, variable: Any, rate: Any) -> None:
+        raise NotImplementedError
 
 
 class SGD(_Penalised, keras.optimizers.SGD):
@@ -71,7 +74,7 @@ class Adam(_Penalised, keras.optimizers.Adam):
 
 def optimiser(plan: Optimiser) -> keras.optimizers.Optimizer:
     """Return the optimiser of an experiment."""
-    common = {"penalty": plan.weight_decay, "global_clipnorm": plan.clip}
+    common: dict[str, Any] = {"penalty": plan.weight_decay, "global_clipnorm": plan.clip}
     if plan.kind == "adam":
         return Adam(plan.rate, epsilon=1e-8, **common)
     return SGD(plan.rate, momentum=plan.momentum, nesterov=plan.nesterov, **common)

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from quantal.checks import wrong_type, wrong_value
-from quantal.dilution import Dilution
+from quantal.dilution import Dilution, Vary
 
 __all__ = [
     "Alpha",
@@ -53,6 +53,8 @@ class Site:
         The homogeneity; None if it is not QSD.
     unreached : str
         Why `convert` cannot swap it; empty if it can.
+    vary, unit_mean
+        As in `quantal.Dilution`.
     """
 
     name: str
@@ -60,6 +62,13 @@ class Site:
     rate: float
     alpha: float | None = None
     unreached: str = ""
+    vary: Vary = "pq"
+    unit_mean: bool = False
+
+    @classmethod
+    def of(cls, name: str, kind: str, law: Dilution) -> Site:
+        """Return the site of a layer of QSD."""
+        return cls(name, kind, law.rate, law.alpha, vary=law.vary, unit_mean=law.unit_mean)
 
     @property
     def mean_gain(self) -> float:
@@ -68,7 +77,7 @@ class Site:
             return 1.0
         if math.isnan(self.rate) or math.isnan(self.alpha):
             return math.nan
-        return Dilution(self.rate, self.alpha).mean
+        return Dilution(self.rate, self.alpha, vary=self.vary, unit_mean=self.unit_mean).mean
 
 
 class Sites(tuple[Site, ...]):

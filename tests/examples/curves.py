@@ -13,7 +13,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from torch_runs import Costs
+from small_runs import Costs
 
 from examples.data import Data, Split
 from examples.experiments import EXPERIMENTS, Schedule

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torch_runs import Costs, constant_rate, narrow
+from small_runs import Costs, constant_rate, narrow
 
 from examples.data import Data, Split
 from examples.run import Run

@@ -13,7 +13,7 @@ import pytest
 from flax import nnx
 from jax import export
 from jax_runs import small_run
-from torch_runs import narrow
+from small_runs import narrow
 
 from examples import initial
 from examples.data import Batch

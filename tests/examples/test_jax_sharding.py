@@ -54,7 +54,7 @@ def found(tmp_path_factory: pytest.TempPathFactory, data_folder: Path) -> dict:
     out = tmp_path_factory.mktemp("sharded")
     command = [sys.executable, "-c", SCRIPT, str(out), str(data_folder), *NAMES]
     ended = subprocess.run(
-        command, check=True, timeout=500, env=environment, capture_output=True, text=True
+        command, check=True, timeout=500, env=environment, stdout=subprocess.PIPE, text=True
     )
     return json.loads(ended.stdout)
 

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 import pytest
 from jax_runs import small_run, trained
-from torch_runs import Costs, constant_rate
+from small_runs import Costs, constant_rate
 
 from examples.experiments import EXPERIMENTS, LAYERS, Schedule
 from examples.run import Run

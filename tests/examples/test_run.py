@@ -92,7 +92,7 @@ def test_metrics_have_a_line_an_epoch(unbroken: Run) -> None:
     assert lines == unbroken.metrics
     assert [line["epoch"] for line in lines] == [0, 1, 2, 3, 4]
     for line in lines:
-        assert line["learning_rate"] == 0.01
+        assert line["learning_rate"] == unbroken.experiment.optimiser.rate
         assert line["train_cost"] == 2 * line["test_cost"]
         assert line["test_error"] == line["test_cost"] / 10
         assert "train_error" not in line

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from small_runs import narrow, narrow_run
 from torch import nn
-from torch_runs import narrow, narrow_run
 
 import quantal
 from examples import initial

@@ -18,7 +18,7 @@ from torch import nn
 if __name__ == "__main__":  # where pytest does not prepare the path
     sys.path.insert(0, str(Path(__file__).parent))
 
-from torch_runs import Costs, narrow, narrow_run
+from small_runs import Costs, narrow, narrow_run
 
 from examples.run import Run
 from examples.with_torch import weights

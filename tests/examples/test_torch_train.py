@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch_runs import Costs, constant_rate, narrow_run
+from small_runs import Costs, constant_rate, narrow_run
 
 from examples import initial
 from examples.experiments import LAYERS

@@ -9,7 +9,7 @@ require("keras", "keras")
 
 from quantal.keras.convert import convert, revert, sites  # noqa: E402 - once Keras is known
 from quantal.keras.layers import QSD  # noqa: E402
-from quantal.keras.montecarlo import masks_on, predict_mc  # noqa: E402
+from quantal.keras.monte_carlo import masks_on, predict_mc  # noqa: E402
 from quantal.keras.spatial import SpatialQSD1D, SpatialQSD2D, SpatialQSD3D  # noqa: E402
 
 __all__ = ["QSD", "SpatialQSD1D", "SpatialQSD2D", "SpatialQSD3D"]

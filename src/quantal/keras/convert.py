@@ -132,7 +132,7 @@ def _places(model: Any) -> Iterator[_Place]:
             name = f"{node.name}/{option}".lstrip("/")
             yield _Place(Site(name, kind, rate, known.get(option)), layer, option)
         if isinstance(layer, QSD):
-            yield _Place(Site(node.name, kind, layer.rate, layer.alpha), layer)
+            yield _Place(Site.of(node.name, kind, layer.dilution), layer)
         elif type(layer) in LAYERS:
             yield _Place(Site(node.name, kind, layer.rate), layer)
         elif reason := _out_of_reach(layer):

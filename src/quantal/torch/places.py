@@ -63,7 +63,7 @@ def places(model: nn.Module) -> Iterator[Place]:
                 reason = "scripted code cannot be changed: convert before torch.jit.script"
                 yield Place(Site(name, module.original_name, math.nan, None, reason), module)
         elif isinstance(module, QSD):
-            yield Place(Site(name, kind, module.p, module.alpha), module)
+            yield Place(Site.of(name, kind, module.dilution), module)
         elif layer := layer_for(module):
             # The function that each of these layers calls has the name of the layer.
             yield Place(

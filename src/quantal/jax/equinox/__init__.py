@@ -6,6 +6,6 @@ require("equinox", "equinox")
 
 from quantal.jax.equinox.convert import convert, revert, sites  # noqa: E402
 from quantal.jax.equinox.layer import QSD  # noqa: E402
-from quantal.jax.equinox.montecarlo import masks_on, predict_mc  # noqa: E402
+from quantal.jax.equinox.monte_carlo import masks_on, predict_mc  # noqa: E402
 
 __all__ = ["QSD", "convert", "masks_on", "predict_mc", "revert", "sites"]

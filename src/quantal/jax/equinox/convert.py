@@ -137,7 +137,8 @@ def _places(model: Any) -> list[Place]:
 
 def _site(name: str, dropout: Any) -> Site:
     if isinstance(dropout, QSD):
-        return Site(name, "QSD", readable(dropout.p), readable(dropout.alpha))
+        rate, alpha = readable(dropout.p), readable(dropout.alpha)
+        return Site(name, "QSD", rate, alpha, vary=dropout.vary, unit_mean=dropout.unit_mean)
     kind = type(dropout).__name__
     reason = "" if type(dropout) is eqx.nn.Dropout else f"{kind} is a class of its own"
     return Site(name, kind, readable(dropout.p), unreached=reason)

@@ -6,6 +6,6 @@ require("flax", "flax")
 
 from quantal.jax.linen.convert import convert, intercept, revert, sites  # noqa: E402
 from quantal.jax.linen.layer import QSD  # noqa: E402
-from quantal.jax.linen.montecarlo import masks_on, predict_mc  # noqa: E402
+from quantal.jax.linen.monte_carlo import masks_on, predict_mc  # noqa: E402
 
 __all__ = ["QSD", "convert", "intercept", "masks_on", "predict_mc", "revert", "sites"]

@@ -138,7 +138,8 @@ def _qsd(module: nn.Module, alpha: float) -> Callable[..., jax.Array]:
 def _site(name: str, module: nn.Module) -> Site | None:
     kind, reason = type(module).__name__, ""
     if isinstance(module, QSD):
-        return Site(name, "QSD", readable(module.rate), readable(module.alpha))
+        rate, alpha = readable(module.rate), readable(module.alpha)
+        return Site(name, "QSD", rate, alpha, vary=module.vary, unit_mean=module.unit_mean)
     if isinstance(module, nn.Dropout):
         # What nn.vmap and the like have lifted comes by here inside of them, as it was before.
         if type(module).__call__ is not nn.Dropout.__call__:

@@ -6,6 +6,6 @@ require("flax", "flax")
 
 from quantal.jax.nnx.convert import convert, revert, sites  # noqa: E402
 from quantal.jax.nnx.layer import QSD  # noqa: E402
-from quantal.jax.nnx.montecarlo import masks_on, predict_mc  # noqa: E402
+from quantal.jax.nnx.monte_carlo import masks_on, predict_mc  # noqa: E402
 
 __all__ = ["QSD", "convert", "masks_on", "predict_mc", "revert", "sites"]

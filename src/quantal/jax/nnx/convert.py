@@ -134,7 +134,8 @@ def places(model: Any) -> Iterator[Place]:
 
 def _site(name: str, module: nnx.Module) -> Site | None:
     if isinstance(module, QSD):
-        return Site(name, "QSD", readable(module.rate), readable(module.alpha))
+        rate, alpha = readable(module.rate), readable(module.alpha)
+        return Site(name, "QSD", rate, alpha, vary=module.vary, unit_mean=module.unit_mean)
     kind, reason = type(module).__name__, ""
     if isinstance(module, nnx.Dropout):
         if type(module) is not nnx.Dropout:

@@ -12,7 +12,7 @@ from flax import nnx
 from jax import numpy as jnp
 
 from quantal.jax.bits import typed_key
-from quantal.jax.montecarlo import moments
+from quantal.jax.monte_carlo import moments
 from quantal.jax.nnx.convert import places
 from quantal.keys import Key
 from quantal.sites import Prediction, count_of_draws

@@ -12,7 +12,7 @@ import jax
 from quantal.jax.bits import typed_key
 from quantal.jax.equinox.convert import is_dropout
 from quantal.jax.equinox.layer import QSD
-from quantal.jax.montecarlo import moments
+from quantal.jax.monte_carlo import moments
 from quantal.keys import Key
 from quantal.sites import Prediction, count_of_draws
 

@@ -13,7 +13,7 @@ from flax import linen as nn
 
 from quantal.jax.bits import typed_key
 from quantal.jax.linen.interception import intercepting
-from quantal.jax.montecarlo import moments
+from quantal.jax.monte_carlo import moments
 from quantal.keys import Key
 from quantal.sites import Prediction, count_of_draws
 
