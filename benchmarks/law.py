@@ -18,14 +18,14 @@ import quantal
 from benchmarks.harness import Task
 from benchmarks.store import Row
 
-__all__ = ["ALPHAS", "DRAWS", "RATES", "distance", "floor", "measure"]
+__all__ = ["ALPHAS", "DRAWS", "RATES", "SAMPLERS", "distance", "floor", "measure"]
 
 RATES = (0.2, 0.5)
 ALPHAS = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1e3)
 DRAWS = 2**18
 SAME = 2.0**-20  # relative; some units in the last place of float32
 
-OURS, GAMMAS, BETA = "quantal", "two gammas", "Beta sampler"
+SAMPLERS = OURS, GAMMAS, BETA = "quantal", "two gammas", "Beta sampler"
 Sampler = Callable[[quantal.Dilution, int], Any]
 
 

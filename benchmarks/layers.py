@@ -106,26 +106,30 @@ def measure(framework: Framework, task: Task) -> list[Row]:
             for one in chosen
         }
         baselines = {one.name: one.baseline for one in chosen}
+        for _ in range(3):  # also where there is no warm-up for the slow ones
+            steps[QSD]()
         what = {"group": group, "memory": task.memory, "mode": mode, "dtype": dtype, "size": size}
         rows.extend(timed(what, steps, baselines, rounds))
 
     for mode in framework.modes:
         every = framework.candidates(mode)
         main = [one for one in every if one.name in MAIN]
-        usual = mode in (framework.modes[0], "compiled")
-        fast = [one for one in every if not one.slow] if usual or not task.quick else main
+        usual = mode in (framework.modes[0], "compiled")  # the others are looked at briefly
+        if task.quick and mode != framework.modes[0]:
+            every, usual = main, False
+        fast = [one for one in every if not one.slow]
         if task.memory == "default":
             own = [one for one in fast if one.name != KEY and not one.maps]
-            for size in _few(CHOSEN[::2], task):
-                add("default", own, size, "float32", task.rounds(4))
+            for size in _few(CHOSEN[::2], task) if usual else ():
+                add("default", own, size, "float32", task.rounds(3))
             continue
-        for size in _few(CHOSEN, task):
-            add("all", fast, size, "float32", task.rounds(6 if size == CHOSEN[-1] else 2))
+        for size in _few(CHOSEN if usual else CHOSEN[::2], task):
+            add("all", fast, size, "float32", task.rounds(4 if size == CHOSEN[-1] else 1.5))
         for size in _few(SIZES, task) if usual else ():
-            add("growth", main, size, "float32", task.rounds(2 if size == SIZES[-1] else 0.7))
-        for dtype in framework.dtypes if usual else ():
+            add("growth", main, size, "float32", task.rounds(1.5 if size == SIZES[-1] else 0.4))
+        for dtype in framework.dtypes[: 1 if task.quick else None] if usual else ():
             for size in _few(DTYPE_SIZES, task):
-                add("dtypes", main, size, dtype, task.rounds(1))
+                add("dtypes", main, size, dtype, task.rounds(0.6))
         slow = [one for one in every if one.slow]
         against = [Candidate(QSD, one.layer, QSD) for one in main if one.name == QSD]
         for size in _few(CHOSEN, task) if slow else ():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import layers, notes
-from benchmarks.law import ALPHAS, RATES
+from benchmarks.law import ALPHAS, RATES, SAMPLERS
 from benchmarks.markdown import number, ratio, table, time
 from benchmarks.store import Result
 
@@ -86,7 +86,8 @@ def fixed(result: Result) -> list[str]:
 def law(result: Result, limit: float) -> list[str]:
     """Return who draws what: distances, then moments, for each rate."""
     parts = []
-    pairs = dict.fromkeys((row.what["sampler"], row.what["framework"]) for row in result.rows)
+    seen = dict.fromkeys((row.what["sampler"], row.what["framework"]) for row in result.rows)
+    pairs = sorted(seen, key=lambda pair: SAMPLERS.index(pair[0]))
     for rate in RATES:
         header = [f"distance at rate {rate}, α =", *(f"{alpha:g}" for alpha in ALPHAS)]
         moments = [f"relative error of E[c], E[c²] at rate {rate}, α =", *header[1:]]
@@ -101,10 +102,10 @@ def law(result: Result, limit: float) -> list[str]:
                     far[-1].append("")
                     off[-1].append("")
                     continue
-                seen = f"{row.values['distance']:.4f}"
-                seen = f"**{seen}**" if row.values["distance"] > limit else seen
+                shown = f"{row.values['distance']:.4f}"
+                shown = f"**{shown}**" if row.values["distance"] > limit else shown
                 nan = f", {row.values['nan']:.0%} NaN" if row.values["nan"] else ""
-                far[-1].append(seen + nan)
+                far[-1].append(shown + nan)
                 off[-1].append(", ".join(_error(row.values, k) for k in (1, 2)))
         if any(any(line[1:]) for line in far):
             parts += [table(header, far), table(moments, off)]

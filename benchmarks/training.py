@@ -45,7 +45,7 @@ def measure(task: Task) -> list[Row]:
                 steps[layer] = stack.enter_context(_FRAMEWORKS[framework](run))
             what = {"framework": task.subject, "experiment": name, "size": run.experiment.batch}
             baselines = dict.fromkeys(LAYERS, "dropout")
-            rows += timed(what, steps, baselines, task.rounds(5, fewest=5, most=101, warm_up=2))
+            rows += timed(what, steps, baselines, task.rounds(3, fewest=3, most=101, warm_up=1))
     return rows
 
 

@@ -36,5 +36,5 @@ def measure(task: Task) -> list[Row]:
         }
         what = {"group": "all", "memory": task.memory, "mode": "eager", "dtype": "float32"}
         baselines = dict.fromkeys(calls, layers.DROPOUT)
-        rows += timed(what | {"size": size}, calls, baselines, task.rounds(5, fewest=3))
+        rows += timed(what | {"size": size}, calls, baselines, task.rounds(2, fewest=3))
     return rows
