@@ -31,6 +31,16 @@ BACKENDS = {
 }
 
 
+# Several processes test at once: each works with one thread, rather than wait for a core.
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "TF_NUM_INTRAOP_THREADS": "1",
+    "TF_NUM_INTEROP_THREADS": "1",
+}
+# Compiling takes longer than what is compiled then runs. The adapters' own tests do without this.
+COMPILE_LESS = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+
+
 def install(session: nox.Session, *packages: str) -> None:
     # Compiling every module of a framework takes longer than the tests that need a few of them.
     session.install(*CONSTRAINTS, "--no-compile", "-e", ".", *packages)
@@ -57,7 +67,7 @@ def tests(session: nox.Session, backend: str) -> None:
     """Test one backend in an environment that has no other."""
     packages, folder, wanted, keras_backend = BACKENDS[backend]
     install(session, *TEST, *packages)
-    environment = {"KERAS_BACKEND": keras_backend} if keras_backend else {}
+    environment = ONE_THREAD | ({"KERAS_BACKEND": keras_backend} if keras_backend else {})
     asked = ("--backend", wanted) if wanted else ()
     where = session.posargs or ("src", folder)
     session.run("pytest", "-n", "2", *asked, *where, env=environment)
@@ -68,7 +78,7 @@ def together(session: nox.Session) -> None:
     """Test that all frameworks, side by side, draw the same bits from the same key."""
     install(session, *TEST, *ALL, "matplotlib")
     where = session.posargs or ("tests/together", "tests/core/test_package.py")
-    session.run("pytest", "--backend", "together", *where)
+    session.run("pytest", "--backend", "together", *where, env=ONE_THREAD)
 
 
 @nox.session
@@ -81,19 +91,27 @@ def conformance(session: nox.Session) -> None:
 @nox.session
 def models(session: nox.Session) -> None:
     """Convert real models of the libraries that people use, and train them."""
-    install(session, *TEST, *ALL, "transformers")
+    install(session, *TEST, *ALL, "transformers", "pillow")
     # Their own requirements would bring another torch.
     session.install(*CONSTRAINTS, "--no-deps", "--no-compile", "timm", "torchvision")
     where = session.posargs or ("tests/models",)
-    session.run("pytest", "-n", "2", "--backend", "models", *where)
+    environment = ONE_THREAD | COMPILE_LESS
+    session.run("pytest", "-n", "2", "--backend", "models", *where, env=environment)
 
 
 @nox.session
 def examples(session: nox.Session) -> None:
     """Train every experiment in every backend on small data, and all that goes with it."""
+<<<<<<< HEAD
     install(session, *TEST, *ALL, *EXAMPLES, "transformers")  # the last for a benchmark
     where = session.posargs or ("examples", "tests/examples", "benchmarks", "tests/benchmarks")
     session.run("pytest", "-n", "2", "--backend", "examples", *where)
+=======
+    install(session, *TEST, *ALL, *EXAMPLES)
+    where = session.posargs or ("examples", "tests/examples")
+    environment = ONE_THREAD | COMPILE_LESS
+    session.run("pytest", "-n", "2", "--backend", "examples", *where, env=environment)
+>>>>>>> main
 
 
 @nox.session(default=False)

@@ -16,7 +16,7 @@ START, END = "<!-- python -m benchmarks readme --write -->", "<!-- end of it -->
 
 
 def table(folder: Path) -> str:
-    """Return the ratios of QSD to dropout."""
+    """Return the ratios of QSD to dropout, and where more is to be read."""
     verdicts = [v for v in bars.judge(page.load(folder)) if v.bar.what.get("group") == "all"]
     lines: dict[str, list[str]] = {}
     for verdict in verdicts:
@@ -26,7 +26,8 @@ def table(folder: Path) -> str:
         if len(lines[name]) == 3:
             lines[name].append(f"`nox -s bench -- {verdict.bar.suite}`")
     shapes = [" × ".join(map(str, layers.shape(size))) for size in (bars.LARGE, bars.SMALL)]
-    return markdown(["", *shapes, "command"], lines.values())
+    made = markdown(["", *shapes, "command"], lines.values())
+    return f"{made}\n\nThe other figures, and how they are measured: [Benchmarks](docs/benchmarks.md)."
 
 
 def put(text: str, made: str) -> str:
