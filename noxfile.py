@@ -102,16 +102,10 @@ def models(session: nox.Session) -> None:
 @nox.session
 def examples(session: nox.Session) -> None:
     """Train every experiment in every backend on small data, and all that goes with it."""
-<<<<<<< HEAD
     install(session, *TEST, *ALL, *EXAMPLES, "transformers")  # the last for a benchmark
     where = session.posargs or ("examples", "tests/examples", "benchmarks", "tests/benchmarks")
-    session.run("pytest", "-n", "2", "--backend", "examples", *where)
-=======
-    install(session, *TEST, *ALL, *EXAMPLES)
-    where = session.posargs or ("examples", "tests/examples")
     environment = ONE_THREAD | COMPILE_LESS
     session.run("pytest", "-n", "2", "--backend", "examples", *where, env=environment)
->>>>>>> main
 
 
 @nox.session(default=False)

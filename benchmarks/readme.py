@@ -27,7 +27,7 @@ def table(folder: Path) -> str:
             lines[name].append(f"`nox -s bench -- {verdict.bar.suite}`")
     shapes = [" × ".join(map(str, layers.shape(size))) for size in (bars.LARGE, bars.SMALL)]
     made = markdown(["", *shapes, "command"], lines.values())
-    return f"{made}\n\nThe other figures, and how they are measured: [Benchmarks](docs/benchmarks.md)."
+    return f"{made}\n\nAll figures, and how they are measured: [Benchmarks](docs/benchmarks.md)."
 
 
 def put(text: str, made: str) -> str:
