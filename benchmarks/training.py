@@ -26,7 +26,7 @@ __all__ = ["measure"]
 
 LAYERS = ("none", "dropout", "qsd")
 NAMES = tuple(name for name in EXPERIMENTS if name != "digits-mlp")  # which is not the paper's
-BATCH = {"cifar10-wrn": 16, "ptb-large": 10}
+BATCH = {"cifar10-wrn": 8, "ptb-medium": 10, "ptb-large": 5}
 
 Step = Callable[[], object]
 
