@@ -6,7 +6,8 @@ import nox
 
 nox.needs_version = ">=2026.10.20"  # which can run sessions side by side
 nox.options.default_venv_backend = "venv"
-nox.options.sessions = ["lint", "types", "tests", "together", "conformance", "models", "examples"]
+# The longest first, so that in the end none is left alone.
+nox.options.sessions = ["lint", "types", "examples", "together", "models", "tests"]
 # While one installs, which keeps a single core busy, another tests.
 nox.options.parallel = 2
 nox.options.allow_parallel = True
@@ -75,16 +76,10 @@ def tests(session: nox.Session, backend: str) -> None:
 
 @nox.session
 def together(session: nox.Session) -> None:
-    """Test that all frameworks, side by side, draw the same bits from the same key."""
+    """Compare all frameworks side by side, and judge each by the kit; report: conformance.md."""
     install(session, *TEST, *ALL, "matplotlib")
     where = session.posargs or ("tests/together", "tests/core/test_package.py")
     session.run("pytest", "--backend", "together", *where, env=ONE_THREAD)
-
-
-@nox.session
-def conformance(session: nox.Session) -> None:
-    """Judge every adapter with the conformance kit; one report for all: conformance.md."""
-    install(session, *ALL)
     session.run("quantal", "conform", "--installed", "--report", "conformance.md")
 
 

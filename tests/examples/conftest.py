@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for what the tests share
+# Not tests, nor examples: collected, they would be imported under a second name.
+collect_ignore = ["curves.py", "jax_runs.py", "keras_runs.py", "small_runs.py", "synthetic.py"]
 
 AUTHORS = ("Dennis+Schwartz", "James+Berardinelli", "Scott+Renshaw", "Steve+Rhodes")
 

@@ -29,3 +29,5 @@ if not torchvision_loads():
         torch.library.define(f"torchvision::{operator}", "(Tensor d, Tensor s, float t) -> Tensor")
 
 sys.path.insert(0, str(Path(__file__).parent))  # for what the tests share
+# Not tests, nor examples: collected, they would be imported under a second name.
+collect_ignore = ["torch_porting.py"]
