@@ -5,14 +5,15 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # the models that stand beside the tests
-# Not tests, nor examples: collected, they would be imported under a second name.
-collect_ignore = ["zoo.py"]
 
 # Before anything imports TensorFlow: its C++ side writes to stderr while it is loaded.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import pytest
+
+# No tests: collected, it would be imported under a second name.
+collect_ignore = ["zoo.py"]
 
 
 def pytest_report_header() -> str:
