@@ -275,7 +275,7 @@ class Run:
     def __enter__(self) -> Run:
         if self.rank:
             return self
-        _ = self.steps  # data that is missing, or too little, is told of before anything is written
+        _ = self.data  # what is missing is told of before anything is written
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = (self.folder / "lock").open("w")
         until = time.monotonic() + self._patience
@@ -288,6 +288,14 @@ class Run:
                     self._lock.close()
                     raise RuntimeError(f"another process is at work in {self.folder}") from None
                 time.sleep(0.5)
+        try:
+            self._begin()
+        except BaseException:  # `with` does not leave what was not entered
+            self._lock.close()
+            raise
+        return self
+
+    def _begin(self) -> None:
         self.settings.write(self.folder / "config.json")
         versions = json.dumps(_versions(), indent=2)
         write_whole(self.folder / "versions.json", versions + "\n")
@@ -295,7 +303,6 @@ class Run:
         kept = [json.dumps(line) for line in self.metrics if line["epoch"] < self.first_epoch]
         write_whole(self.folder / "metrics.jsonl", "".join(line + "\n" for line in kept))
         self.watch.start(self)
-        return self
 
     def __exit__(self, *_: object) -> None:
         if self._lock is not None:

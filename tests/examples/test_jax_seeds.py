@@ -30,7 +30,7 @@ def together(runs: Sequence[Run]) -> Sequence[Run]:
 
 @pytest.mark.parametrize(
     "name",
-    ["mnist-mlp", "mnist-lenet5", "cifar10-wrn", "ptb-medium", "reviews-lstm", "reviews-gru"],
+    ["mnist-mlp", "cifar10-wrn", "ptb-medium", "reviews-gru"],
 )
 def test_as_separate_runs(name: str, tmp_path: Path, data_folder: Path) -> None:
     def run(out: str, seed: int) -> Run:

@@ -116,7 +116,7 @@ def test_one_compilation_for_all_learning_rates(tmp_path: Path) -> None:
         before = [step._cache_size() for step in steps[:2]]
         train(run)
         assert [step._cache_size() for step in steps[:2]] == [n + 1 for n in before]
-    assert [line["learning_rate"] for line in run.metrics] == [0.01, 0.005, 0.0025]
+    assert [line["learning_rate"] for line in run.metrics] == [0.05, 0.025, 0.0125]
 
 
 # --- a run that breaks off ---------------------------------------------------------------------

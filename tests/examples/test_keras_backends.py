@@ -68,15 +68,10 @@ def test_every_backend_gives_the_same_costs(
 
 def test_eight_devices_give_the_costs_of_one(tmp_path: Path, data_folder: Path) -> None:
     pytest.importorskip("jax")
-    runs = [
-        (name, {"epochs": 1, "devices": devices, "limit": 353})
-        for name in ("digits-mlp", "cifar10-wrn")
-        for devices in (1, 8)
-    ]
+    runs = [("digits-mlp", {"epochs": 1, "devices": devices, "limit": 353}) for devices in (1, 8)]
     flags = "--xla_force_host_platform_device_count=8"
-    found = ran("jax", tmp_path, data_folder, runs, XLA_FLAGS=flags)
-    for one, eight in (found[:2], found[2:]):
-        np.testing.assert_allclose(eight["costs"], one["costs"], rtol=2e-5)
-        np.testing.assert_allclose(
-            list(eight["metrics"][-1].values()), list(one["metrics"][-1].values()), rtol=1e-4
-        )
+    one, eight = ran("jax", tmp_path, data_folder, runs, XLA_FLAGS=flags)
+    np.testing.assert_allclose(eight["costs"], one["costs"], rtol=2e-5)
+    np.testing.assert_allclose(
+        list(eight["metrics"][-1].values()), list(one["metrics"][-1].values()), rtol=1e-4
+    )

@@ -152,7 +152,7 @@ def test_the_rate_follows_the_schedule(tmp_path: Path) -> None:
     for epoch in (0, 23, 24, 36):
         training.epoch(epoch)
         rates.append(training.optimiser.param_groups[0]["lr"])
-    assert rates == pytest.approx([0.01, 0.01, 0.002, 0.00008])
+    assert rates == pytest.approx([0.05, 0.05, 0.01, 0.0004])
 
 
 def test_an_lstm_has_one_bias(tmp_path: Path, data_folder: Path) -> None:
