@@ -10,6 +10,7 @@ import pytest
 from jax import numpy as jnp
 
 import quantal
+import quantal.jax.equinox
 from quantal.jax.equinox import QSD, convert, masks_on, predict_mc, revert, sites
 from quantal.sites import UnreachedWarning
 
@@ -246,3 +247,8 @@ def test_predictions():
     np.testing.assert_array_equal(again.mean["y"], prediction.mean["y"])
     with pytest.raises(ValueError, match="n: expected an integer of at least 2"):
         predict_mc(layer, x, 1, key=KEY)
+
+
+def test_the_mean_gain_is_that_of_the_layer_s_own_law():
+    layer = quantal.jax.equinox.QSD(0.5, 1.0, unit_mean=True)
+    assert [site.mean_gain for site in quantal.jax.equinox.sites([layer])] == [1]

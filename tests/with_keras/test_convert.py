@@ -9,6 +9,7 @@ from keras import layers, ops
 from zoo import MODELS, Block, LateBlock, Net, example, sequence
 
 import quantal
+import quantal.keras
 from quantal.keras import QSD, SpatialQSD2D, convert, revert, sites
 from quantal.sites import UnreachedWarning
 
@@ -297,3 +298,8 @@ def test_dropout_of_infinite_alpha_has_its_law():
     drawn = numpy(layer(ops.ones((64, 64)), training=True))
     assert set(np.unique(drawn)) == {0, 2}
     assert quantal.Dilution(0.5, math.inf).mean == 1
+
+
+def test_the_mean_gain_is_that_of_the_layer_s_own_law():
+    model = keras.Sequential([keras.Input((4,)), quantal.keras.QSD(0.5, 1.0, unit_mean=True)])
+    assert [site.mean_gain for site in quantal.keras.sites(model)] == [1]

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+import quantal.torch
 from quantal.sites import UnreachedWarning
 from quantal.torch import QSD, QSD1d, QSD2d, QSD3d, convert, revert, sites
 
@@ -264,3 +265,8 @@ def test_compiled_before_or_after():
     assert dropped(torch.ones(1000)).unique().numel() == 2
     assert convert(dropped, 1.0)(torch.ones(1000)).unique().numel() > 100
     assert revert(dropped)(torch.ones(1000)).unique().numel() == 2
+
+
+def test_the_mean_gain_is_that_of_the_layer_s_own_law():
+    layer = quantal.torch.QSD(0.5, 1.0, unit_mean=True)
+    assert [site.mean_gain for site in quantal.torch.sites(layer)] == [1]
