@@ -45,7 +45,9 @@ def measure(task: Task) -> list[Row]:
                 steps[layer] = stack.enter_context(_FRAMEWORKS[framework](run))
             what = {"framework": task.subject, "experiment": name, "size": run.experiment.batch}
             baselines = dict.fromkeys(LAYERS, "dropout")
-            rows += timed(what, steps, baselines, task.rounds(3, fewest=3, most=101, warm_up=1))
+            # Several at a time, as in training: after another model the caches are cold.
+            rounds = task.rounds(4, fewest=3, most=101, least=0.03, warm_up=1)
+            rows += timed(what, steps, baselines, rounds)
     return rows
 
 

@@ -153,9 +153,9 @@ def test_custom_operators_keep_their_promises():
     torch.library.opcheck(tables_in_graph, (0.3, 0.2, "pq", False, False, cpu))
     torch.library.opcheck(tables_in_graph, (0.3, 0.2, "q", True, True, cpu))
     for shared, p_shape in ((False, None), (True, [1, 7])):
-        thresholds = tables(Dilution(0.3, 0.2), shared, cpu).thresholds
+        made = list(tables(Dilution(0.3, 0.2), shared, cpu))
         words = KEY.word0, KEY.word1
-        torch.library.opcheck(draw_by_key_in_graph, (thresholds, [5, 7], p_shape, *words, None))
+        torch.library.opcheck(draw_by_key_in_graph, (made, [5, 7], p_shape, *words, None))
 
 
 class Small(nn.Module):

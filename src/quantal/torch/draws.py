@@ -11,7 +11,7 @@ from torch import Tensor
 
 from quantal.keys import Key, threefry2x32
 from quantal.table import LEVELS
-from quantal.torch.tables import look_up, start
+from quantal.torch.tables import Tables
 
 __all__ = ["Native", "Portable", "draw", "draw_by_key_in_graph"]
 
@@ -19,20 +19,21 @@ Shape = Sequence[int]
 
 
 def draw(
-    thresholds: Tensor, mask_shape: Shape, p_shape: Shape | None, source: Native | Portable
+    made: Tables, mask_shape: Shape, p_shape: Shape | None, source: Native | Portable
 ) -> tuple[Tensor, Tensor]:
     """Draw the cells and rows to look up, by the plan of `quantal.keys`.
 
     Returns
     -------
     cell, row
-        Without ``p_shape``, each unit has a cell, int16, and the call a row, given by its start;
-        with it, units share cells, and a boolean for each says if its row is the second.
+        Without ``p_shape``, each unit has a cell, int16, in one dimension, and the call a row,
+        given by its start; with it, units share cells of that shape, and a boolean for each, of
+        ``mask_shape``, says if its row is the second.
     """
     if p_shape is None:
-        return source.indices(mask_shape), start(source.levels(()) < thresholds)
-    cell = source.shared_indices(p_shape)
-    return cell, source.levels(mask_shape) < look_up(thresholds, cell)
+        return source.indices(mask_shape), made.start(source.levels(()) < made.thresholds)
+    cell = source.shared_indices(p_shape).view(tuple(p_shape))
+    return cell, source.levels(mask_shape) < made.threshold(cell).view(cell.shape)
 
 
 class Native:
@@ -48,11 +49,13 @@ class Native:
         return torch.randint(LEVELS, tuple(shape), dtype=torch.int32, **self.options)
 
     def indices(self, shape: Shape) -> Tensor:
-        """Return 16 random bits an element: a number of 64 bits serves four."""
+        """Return 16 random bits an element, in one dimension: a number of 64 bits serves four."""
         count = math.prod(shape)
         # One in 2⁶⁴ numbers is left out, since the end of the range must be a number too.
         words = torch.randint(-(2**63), 2**63 - 1, (-(-count // 4),), **self.options)
-        return words.view(torch.int16)[:count].view(tuple(shape))
+        cells = words.view(torch.int16)
+        # A graph serves sizes that are multiples of four, and others.
+        return cells.narrow(0, 0, count) if torch.compiler.is_compiling() or count % 4 else cells
 
     shared_indices = indices
 
@@ -73,7 +76,7 @@ class Portable:
         return (((word0 ^ word1) >> 2) & (LEVELS - 1)).view(tuple(shape))
 
     def indices(self, shape: Shape) -> Tensor:
-        """Return 16 random bits an element."""
+        """Return 16 random bits an element, in one dimension."""
         return self._indices(self.own, shape)
 
     def shared_indices(self, shape: Shape) -> Tensor:
@@ -86,7 +89,7 @@ class Portable:
         # Seen as 16-bit numbers, a word is its low half and then its high half.
         words = torch.stack(self._blocks(key, math.prod(rows) * per_row), dim=-1)
         padded = words.view(torch.int16).view(*rows, 4 * per_row)
-        return padded[..., :last].contiguous().view(tuple(shape))
+        return padded[..., :last].reshape(-1)
 
     def _blocks(self, key: Key, count: int) -> tuple[Tensor, Tensor]:
         """Return the ciphers of the 64-bit counters from 0: two int32 words each."""
@@ -104,11 +107,11 @@ def _rotate(x: Tensor, places: int) -> Tensor:
 @torch.library.custom_op(
     "quantal::draw_by_key",
     mutates_args={"calls"},
-    schema="(Tensor thresholds, SymInt[] mask_shape, SymInt[]? p_shape, SymInt word0, SymInt word1,"
+    schema="(Tensor[] made, SymInt[] mask_shape, SymInt[]? p_shape, SymInt word0, SymInt word1,"
     " Tensor(a!)? calls) -> (Tensor, Tensor)",
 )
 def draw_by_key_in_graph(
-    thresholds: Tensor,
+    made: Sequence[Tensor],
     mask_shape: Shape,
     p_shape: Shape | None,
     word0: int,
@@ -123,14 +126,15 @@ def draw_by_key_in_graph(
     if calls is not None:
         key = key.fold_in(int(calls))
         calls.add_(1)
-    return draw(thresholds, mask_shape, p_shape, Portable(key, thresholds.device))
+    tables = Tables(*made)
+    return draw(tables, mask_shape, p_shape, Portable(key, tables.values.device))
 
 
 @draw_by_key_in_graph.register_fake
 def _(
-    thresholds: Tensor, mask_shape: Shape, p_shape: Shape | None, *_: Any
+    made: Sequence[Tensor], mask_shape: Shape, p_shape: Shape | None, *_: Any
 ) -> tuple[Tensor, Tensor]:
-    cells, rows = (mask_shape, ()) if p_shape is None else (p_shape, mask_shape)
-    kind = torch.int64 if p_shape is None else torch.bool
-    cell = torch.empty(cells, dtype=torch.int16, device=thresholds.device)
-    return cell, torch.empty(rows, dtype=kind, device=thresholds.device)
+    cells, rows = ((math.prod(mask_shape),), ()) if p_shape is None else (p_shape, mask_shape)
+    kind, device = torch.int32 if p_shape is None else torch.bool, made[0].device
+    cell = torch.empty(cells, dtype=torch.int16, device=device)
+    return cell, torch.empty(rows, dtype=kind, device=device)

@@ -82,13 +82,13 @@ def spread(
 ) -> Tensor:
     """Draw coefficients and multiply by them; ``calls``, in a graph, is folded into a key."""
     if not isinstance(generator, Key):
-        drawn = draw(made.thresholds, mask_shape, p_shape, Native(generator, x.device))
+        drawn = draw(made, mask_shape, p_shape, Native(generator, x.device))
     elif torch.compiler.is_compiling():
         words = generator.word0, generator.word1
-        drawn = draw_by_key_in_graph(made.thresholds, mask_shape, p_shape, *words, calls)
+        drawn = draw_by_key_in_graph(made, mask_shape, p_shape, *words, calls)
     else:
-        drawn = draw(made.thresholds, mask_shape, p_shape, Portable(generator, x.device))
-    return multiply(x, made.values, *drawn, inplace)
+        drawn = draw(made, mask_shape, p_shape, Portable(generator, x.device))
+    return multiply(x, made, *drawn, mask_shape, inplace)
 
 
 def check_input(

@@ -7,18 +7,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quantal.torch.tables import look_up
+from quantal.torch.tables import Tables
 
 __all__ = ["multiply", "zeros"]
 
 
-def multiply(x: Tensor, values: Tensor, cell: Tensor, row: Tensor, inplace: bool) -> Tensor:
-    """Multiply by the coefficients that a draw stands for."""
+def multiply(
+    x: Tensor, made: Tables, cell: Tensor, row: Tensor, shape: tuple[int, ...], inplace: bool
+) -> Tensor:
+    """Multiply by the coefficients, of that shape, that a draw stands for."""
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         # There the bare product is better: the compiler chooses what to keep, and every
         # transform knows it. (An autograd.Function that they accept is slower to call.)
-        return _product(x, look_up(values, cell, row), inplace)
-    return _Multiply.apply(x, values, cell, row, inplace)
+        return _product(x, made.look_up(cell, row, shape), inplace)
+    return _Multiply.apply(x, made, cell, row, shape, inplace)
 
 
 def zeros(x: Tensor, inplace: bool) -> Tensor:
@@ -40,14 +42,21 @@ class _Multiply(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, values: Tensor, cell: Tensor, row: Tensor, inplace: bool
+        ctx: Any,
+        x: Tensor,
+        made: Tables,
+        cell: Tensor,
+        row: Tensor,
+        shape: tuple[int, ...],
+        inplace: bool,
     ) -> Tensor:
         ctx.save_for_backward(cell, row)
         ctx.save_for_forward(cell, row)
-        ctx.values = values  # the same for all calls, so no concern of saved-tensor hooks
+        # The same for all calls, so no concern of saved-tensor hooks.
+        ctx.made, ctx.shape = made, shape
         if inplace:
             ctx.mark_dirty(x)
-        return _Multiply.product(x, look_up(values, cell, row), inplace)
+        return _Multiply.product(x, made.look_up(cell, row, shape), inplace)
 
     @staticmethod
     def product(x: Tensor, c: Tensor, inplace: bool = False) -> Tensor:
@@ -59,11 +68,11 @@ class _Multiply(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         cell, row = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph=True
-            gradient = _Multiply.apply(upstream, ctx.values, cell, row, False)
+            gradient = _Multiply.apply(upstream, ctx.made, cell, row, ctx.shape, False)
         else:
-            gradient = _Multiply.product(upstream, look_up(ctx.values, cell, row))
-        return gradient, None, None, None, None
+            gradient = _Multiply.product(upstream, ctx.made.look_up(cell, row, ctx.shape))
+        return gradient, None, None, None, None, None
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
-        return _product(tangent, look_up(ctx.values, *ctx.saved_tensors))
+        return _product(tangent, ctx.made.look_up(*ctx.saved_tensors, ctx.shape))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import Tensor
 from quantal.dilution import Dilution
 from quantal.table import CELLS, shared_table, table
 
-__all__ = ["Tables", "look_up", "start", "tables", "tables_in_graph"]
+__all__ = ["Tables", "tables", "tables_in_graph"]
 
 # torch has no 16-bit indices but signed ones, so each row of a table starts at cell -32768.
 _FIRST = CELLS // 2
@@ -28,10 +29,36 @@ class Tables(NamedTuple):
     thresholds : Tensor
         The levels, int32, below which the second row is used: one number for a whole call or,
         where retain probabilities are shared, one for each cell.
+    first, second : Tensor
+        Where the rows start, int32: numbers, but torch would make them tensors in every call.
     """
 
     values: Tensor
     thresholds: Tensor
+    first: Tensor
+    second: Tensor
+
+    def start(self, is_second: Tensor) -> Tensor:
+        """Return where a row starts, given whether it is the second."""
+        return torch.where(is_second, self.second, self.first)
+
+    def look_up(self, cell: Tensor, row: Tensor, shape: Sequence[int]) -> Tensor:
+        """Return the values of int16 cells, in that shape.
+
+        ``row`` is the `start` of the row of all cells, which then have one dimension (to a small
+        array, a view costs as much as a pass over it), or a boolean for each unit.
+        """
+        index = (cell.int() + self.start(row)).view(-1) if row.ndim else cell.int().add_(row)
+        return _select(self.values, index).view(shape)
+
+    def threshold(self, cell: Tensor) -> Tensor:
+        """Return the thresholds of int16 cells, in one dimension."""
+        return _select(self.thresholds, cell.view(-1).int().add_(self.first))
+
+
+def _select(entries: Tensor, index: Tensor) -> Tensor:
+    # On CPUs, index_select with int32 is the fastest gather by far.
+    return entries.index_select(0, index)
 
 
 def tables(law: Dilution, shared: bool, device: torch.device) -> Tables:
@@ -51,43 +78,29 @@ def _tables(law: Dilution, shared: bool, device: torch.device) -> Tables:
         thresholds, values = np.array(table(law).threshold, np.int32), table(law).values
     values = np.roll(values, _FIRST, axis=1).reshape(-1)
     with torch.inference_mode(False):  # they may serve in training next
-        return Tables(*(torch.from_numpy(part).to(device) for part in (values, thresholds)))
-
-
-def start(second: Tensor) -> Tensor:
-    """Return where a row of the values starts, given whether it is the second."""
-    return torch.where(second, CELLS + _FIRST, _FIRST)
-
-
-def look_up(entries: Tensor, cell: Tensor, row: Tensor | int = _FIRST) -> Tensor:
-    """Return the entries of int16 cells in a row, given its `start`, or a boolean for each unit."""
-    index = cell.int()
-    if isinstance(row, int) or not row.ndim:
-        index.add_(row)
-    else:
-        index = index + start(row)
-    # On CPUs, index_select with int32 is the fastest gather by far.
-    return entries.index_select(0, index.view(-1)).view(index.shape)
+        parts = (values, thresholds, *(np.array(n, np.int32) for n in (_FIRST, CELLS + _FIRST)))
+        return Tables(*(torch.from_numpy(part).to(device) for part in parts))
 
 
 @torch.library.custom_op(
     "quantal::tables",
     mutates_args=(),
     schema="(float rate, float alpha, str vary, bool unit_mean, bool shared, Device device)"
-    " -> (Tensor, Tensor)",
+    " -> (Tensor, Tensor, Tensor, Tensor)",
 )
 def tables_in_graph(
     rate: float, alpha: float, vary: str, unit_mean: bool, shared: bool, device: torch.device
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, ...]:
     """Return the tables from within a compiled graph, in which SciPy cannot be traced."""
     law = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)  # type: ignore[arg-type]
-    values, thresholds = tables(law, shared, device)
-    return values.clone(), thresholds.clone()  # a graph may overwrite what it is given
+    # A graph may overwrite what it is given.
+    return tuple(part.clone() for part in tables(law, shared, device))
 
 
 @tables_in_graph.register_fake
 def _(
     rate: float, alpha: float, vary: str, unit_mean: bool, shared: bool, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    thresholds = torch.empty((CELLS,) if shared else (), dtype=torch.int32, device=device)
-    return torch.empty(2 * CELLS, dtype=torch.float32, device=device), thresholds
+) -> tuple[Tensor, ...]:
+    values = torch.empty(2 * CELLS, dtype=torch.float32, device=device)
+    shapes: tuple[tuple[int, ...], ...] = ((CELLS,) if shared else (), (), ())
+    return values, *(torch.empty(shape, dtype=torch.int32, device=device) for shape in shapes)
