@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import sqrt
 from typing import Any
 
 from benchmarks.store import Row
@@ -26,14 +27,15 @@ Candidates = Mapping[str, Callable[[], object]]
 class Rounds:
     """How long to measure.
 
-    ``seconds`` is the time meant for one comparison: it sets the number of rounds, within
-    ``fewest`` and ``most``. A round repeats a short call until it has taken ``least`` seconds;
-    ``warm_up`` calls, which compile, come before the clock.
+    A comparison ends when the standard error of each ratio is below ``error`` of it, or after
+    ``seconds``, or after ``most`` rounds; not before the ``fewest``. A round repeats a short call
+    until it has taken ``least`` seconds; ``warm_up`` calls, which compile, come before the clock.
     """
 
     seconds: float
-    fewest: int = 5
-    most: int = 41
+    fewest: int = 9
+    most: int = 201
+    error: float = 0.015
     least: float = 0.003
     warm_up: int = 3
 
@@ -68,6 +70,11 @@ class Timing:
     high: float
     rounds: int
 
+    @property
+    def error(self) -> float:
+        """The standard error of the ratio, relative: that of a median, by the quartiles."""
+        return 0.93 * (self.high - self.low) / sqrt(self.rounds) / self.ratio
+
 
 def compare(
     candidates: Candidates,
@@ -85,18 +92,23 @@ def compare(
     order = list(candidates)
     shuffle = random.Random(0).shuffle
     start, done = clock(), 0
+
+    def results() -> dict[str, Timing]:
+        return {name: _timing(taken, seconds[baselines[name]]) for name, taken in seconds.items()}
+
     with _no_collection():
-        while done < rounds.fewest or (done < rounds.most and clock() - start < rounds.seconds):
+        while done < rounds.most:
+            if done >= rounds.fewest and clock() - start >= rounds.seconds:
+                break
+            # Looked at now and then: a look takes time, and many looks would find a lucky moment.
+            look = done > 0 and done % rounds.fewest == 0
+            if look and all(timing.error <= rounds.error for timing in results().values()):
+                break
             shuffle(order)
             for name in order:
                 seconds[name].append(_time(candidates[name], repeats[name], clock))
             done += 1
-    timings = {}
-    for name, taken in seconds.items():
-        pairs = zip(taken, seconds[baselines[name]], strict=True)
-        low, middle, high = _quartiles([own / base for own, base in pairs])
-        timings[name] = Timing(statistics.median(taken), middle, low, high, done)
-    return timings
+    return results()
 
 
 def timed(
@@ -124,6 +136,11 @@ def _repeats(candidates: Candidates, rounds: Rounds, clock: Callable[[], float])
         if rounds.most > 1:  # else each call is so long that one is all that is asked for
             repeats[name] = max(1, round(rounds.least / max(_time(call, 1, clock), 1e-9)))
     return repeats
+
+
+def _timing(taken: list[float], base: list[float]) -> Timing:
+    low, middle, high = _quartiles([own / other for own, other in zip(taken, base, strict=True)])
+    return Timing(statistics.median(taken), middle, low, high, len(taken))
 
 
 def _time(call: Callable[[], object], repeats: int, clock: Callable[[], float]) -> float:

@@ -121,20 +121,20 @@ def measure(framework: Framework, task: Task) -> list[Row]:
         if task.memory == "default":
             own = [one for one in fast if one.name != KEY and not one.maps]
             for size in _few(CHOSEN[::2], task) if usual else ():
-                add("default", own, size, "float32", task.rounds(3))
+                add("default", own, size, "float32", task.rounds(5))
             continue
         for size in _few(CHOSEN if usual else CHOSEN[::2], task):
-            add("all", fast, size, "float32", task.rounds(4 if size == CHOSEN[-1] else 1.5))
+            add("all", fast, size, "float32", task.rounds(12 if size == CHOSEN[-1] else 4))
         for size in _few(SIZES, task) if usual else ():
-            add("growth", main, size, "float32", task.rounds(1.5 if size == SIZES[-1] else 0.4))
+            add("growth", main, size, "float32", task.rounds(8 if size == SIZES[-1] else 3))
         for dtype in framework.dtypes[: 1 if task.quick else None] if usual else ():
             for size in _few(DTYPE_SIZES, task):
-                add("dtypes", main, size, dtype, task.rounds(0.6))
+                add("dtypes", main, size, dtype, task.rounds(3))
         slow = [one for one in every if one.slow]
         against = [Candidate(QSD, one.layer, QSD) for one in main if one.name == QSD]
         for size in _few(CHOSEN, task) if slow else ():
             if size < CHOSEN[-1] or not framework.samplers_take_seconds:
-                rounds = task.rounds(1, fewest=3, warm_up=1)
+                rounds = task.rounds(4, fewest=3, warm_up=1)
             elif task.repeat == 0:
                 rounds = task.rounds(0, fewest=1, most=1, warm_up=0)
             else:

@@ -40,10 +40,11 @@ the framework does only once; that of QSD includes making a table."""
 HOW = """\
 How it is measured: in one process all candidates take turns, in a new random order in every round,
 each call waiting for its device; compilation and warm-up come before the clock. A ratio is the
-median over the rounds of the ratios within a round. The whole is repeated in fresh processes, and
-the median of the repeats is shown; where the largest and the smallest differ by more than 10% of
-it, the ratio has a star. Threads are pinned to the cores. The C library is made to keep its memory,
-unless a table says otherwise. Rate 0.2, α 0.2; a step is forward and backward."""
+median over the rounds of the ratios within a round; rounds go on until its standard error is below
+1.5%, or time is up. The whole is repeated in fresh processes, and the median of the repeats is
+shown; where the largest and the smallest differ by more than 10% of it, the ratio has a star.
+Threads are pinned to the cores. The C library is made to keep its memory, unless a table says
+otherwise. Rate 0.2, α 0.2; a step is forward and backward."""
 
 KNEES = {
     "torch": """\

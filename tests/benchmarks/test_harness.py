@@ -88,8 +88,25 @@ def test_short_calls_are_repeated_within_a_round():
 
 @pytest.mark.parametrize(("seconds", "expected"), [(0, 5), (20, 10), (1e9, 41)])
 def test_time_sets_the_rounds_within_limits(seconds, expected):
-    timings = ratios(Clock(), Rounds(seconds), own=1.0, other=1.0)
-    assert timings["own"].rounds == expected
+    rounds = Rounds(seconds, fewest=5, most=41, error=-1)  # of which no round is sure
+    assert ratios(Clock(), rounds, own=1.0, other=1.0)["own"].rounds == expected
+
+
+def test_a_sure_ratio_needs_no_more_rounds():
+    rounds = Rounds(1e9, fewest=10, most=1000, error=0.01)
+    assert ratios(Clock(), rounds, own=1.0, other=0.5)["other"].rounds == 10
+    # Ratios from 0.75 to 1.25 in turn: the quartiles are 0.25 apart, and the error is
+    # 0.93 · 0.25 / √n, which is below 0.01 from n = 541 on; it is looked at every ten rounds.
+    wide = ratios(Clock(), rounds, own=1.0, other=lambda call: 0.75 + call % 5 / 8)["other"]
+    assert (wide.low, wide.ratio, wide.high) == (0.875, 1, 1.125)
+    assert wide.rounds == 550
+    assert wide.error == pytest.approx(0.93 * 0.25 / 550**0.5)
+
+
+def test_one_unsure_ratio_keeps_all_in_the_rounds():
+    rounds = Rounds(1e9, fewest=10, most=60, error=0.01)
+    timings = ratios(Clock(), rounds, own=1.0, a=1.0, b=lambda call: 0.75 + call % 5 / 8)
+    assert timings["a"].rounds == timings["b"].rounds == 60
 
 
 def test_each_candidate_has_its_own_baseline():
