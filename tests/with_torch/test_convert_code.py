@@ -154,7 +154,10 @@ def test_every_way_to_write_it(cls):
     }
     module = convert(cls(), 1.0)
     assert "nan" in repr(sites(module))
-    assert module(torch.ones(20, 50)).unique().numel() > 100
+    # Some of the calls drop everything in one sample or another: not in all of many.
+    torch.manual_seed(0)
+    drawn = torch.stack([module(torch.ones(20, 50)) for _ in range(20)])
+    assert drawn.unique().numel() > 1000
 
 
 def test_a_function_for_alpha_needs_a_rate():

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from quantal.torch.modes import transformed
 from quantal.torch.tables import Tables
 
 __all__ = ["multiply", "zeros"]
@@ -16,7 +17,7 @@ def multiply(
     x: Tensor, made: Tables, cell: Tensor, row: Tensor, shape: tuple[int, ...], inplace: bool
 ) -> Tensor:
     """Multiply by the coefficients, of that shape, that a draw stands for."""
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    if transformed():
         # There the bare product is better: the compiler chooses what to keep, and every
         # transform knows it. (An autograd.Function that they accept is slower to call.)
         return _product(x, made.look_up(cell, row, shape), inplace)
