@@ -383,3 +383,8 @@ def test_nothing_is_left_behind():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         apply(convert(Model(), 1.0))
+
+
+def test_the_mean_gain_is_that_of_the_layer_s_own_law():
+    layer = QSD(0.5, 1.0, unit_mean=True, deterministic=True)
+    assert [site.mean_gain for site in sites(nn.Sequential([layer]), KEY, X)] == [1]

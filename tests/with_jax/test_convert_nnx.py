@@ -365,3 +365,8 @@ def test_training_steps():
     losses = [float(step(m, optimizer, x)) for _ in range(20)]
     assert np.all(np.isfinite(losses))
     assert np.mean(losses[-5:]) < np.mean(losses[:5])
+
+
+def test_the_mean_gain_is_that_of_the_layer_s_own_law():
+    layer = QSD(0.5, 1.0, unit_mean=True, rngs=nnx.Rngs(0))
+    assert [site.mean_gain for site in sites(nnx.Sequential(layer))] == [1]
