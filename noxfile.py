@@ -7,7 +7,7 @@ import nox
 nox.needs_version = ">=2026.10.20"  # which can run sessions side by side
 nox.options.default_venv_backend = "venv"
 # The longest first, so that in the end none is left alone.
-nox.options.sessions = ["lint", "types", "examples", "together", "models", "tests"]
+nox.options.sessions = ["lint", "types", "together", "tests"]
 # While one installs, which keeps a single core busy, another tests.
 nox.options.parallel = 2
 nox.options.allow_parallel = True
@@ -31,6 +31,12 @@ BACKENDS = {
     "jax": (JAX, "tests/with_jax", "jax", None),
 }
 
+# What is tested with all of them in one environment, since that takes long to install.
+TOGETHER = {
+    "examples": ("examples", "tests/examples", "benchmarks", "tests/benchmarks"),
+    "models": ("tests/models",),
+    "together": ("tests/together", "tests/core/test_package.py"),
+}
 
 # Several processes test at once: each works with one thread, rather than wait for a core.
 ONE_THREAD = {
@@ -76,31 +82,17 @@ def tests(session: nox.Session, backend: str) -> None:
 
 @nox.session
 def together(session: nox.Session) -> None:
-    """Compare all frameworks side by side, and judge each by the kit; report: conformance.md."""
-    install(session, *TEST, *ALL, "matplotlib")
-    where = session.posargs or ("tests/together", "tests/core/test_package.py")
-    session.run("pytest", "--backend", "together", *where, env=ONE_THREAD)
-    session.run("quantal", "conform", "--installed", "--report", "conformance.md")
-
-
-@nox.session
-def models(session: nox.Session) -> None:
-    """Convert real models of the libraries that people use, and train them."""
-    install(session, *TEST, *ALL, "transformers", "pillow")
+    """Test all frameworks side by side, in real models, in the examples; write conformance.md."""
+    install(session, *TEST, *ALL, *EXAMPLES, "transformers", "pillow")
     # Their own requirements would bring another torch.
     session.install(*CONSTRAINTS, "--no-deps", "--no-compile", "timm", "torchvision")
-    where = session.posargs or ("tests/models",)
-    environment = ONE_THREAD | COMPILE_LESS
-    session.run("pytest", "-n", "2", "--backend", "models", *where, env=environment)
-
-
-@nox.session
-def examples(session: nox.Session) -> None:
-    """Train every experiment in every backend on small data, and all that goes with it."""
-    install(session, *TEST, *ALL, *EXAMPLES, "transformers")  # the last for a benchmark
-    where = session.posargs or ("examples", "tests/examples", "benchmarks", "tests/benchmarks")
-    environment = ONE_THREAD | COMPILE_LESS
-    session.run("pytest", "-n", "2", "--backend", "examples", *where, env=environment)
+    if session.posargs:
+        session.run("pytest", *session.posargs, env=ONE_THREAD | COMPILE_LESS)
+        return
+    for part, where in TOGETHER.items():
+        environment = ONE_THREAD | (COMPILE_LESS if part != "together" else {})
+        session.run("pytest", "-n", "2", "--backend", part, *where, env=environment)
+    session.run("quantal", "conform", "--installed", "--report", "conformance.md")
 
 
 @nox.session(default=False)

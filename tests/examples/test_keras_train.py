@@ -99,8 +99,8 @@ def test_steps_are_told_in_order(tmp_path: Path, data_folder: Path) -> None:
     ("name", "layer", "stream"),
     [
         ("cifar10-wrn", "qsd", "native"),
-        ("mnist-lenet5", "dropout", "native"),
-        ("ptb-medium", "qsd", "portable"),
+        ("mnist-lenet5", "qsd", "portable"),
+        ("ptb-medium", "qsd", "native"),
         ("reviews-gru", "dropout", "native"),
     ],
 )
