@@ -44,7 +44,8 @@ ONE_THREAD = {
     "TF_NUM_INTRAOP_THREADS": "1",
     "TF_NUM_INTEROP_THREADS": "1",
 }
-# Compiling takes longer than what is compiled then runs. The adapters' own tests do without this.
+# Compiling takes longer than what is compiled then runs. JAX's own tests do without this, and so
+# does the kit.
 COMPILE_LESS = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
 
 
@@ -75,6 +76,7 @@ def tests(session: nox.Session, backend: str) -> None:
     packages, folder, wanted, keras_backend = BACKENDS[backend]
     install(session, *TEST, *packages)
     environment = ONE_THREAD | ({"KERAS_BACKEND": keras_backend} if keras_backend else {})
+    environment |= COMPILE_LESS if keras_backend else {}
     asked = ("--backend", wanted) if wanted else ()
     where = session.posargs or ("src", folder)
     session.run("pytest", "-n", "2", *asked, *where, env=environment)

@@ -13,7 +13,7 @@ def section(result: Result, plot: str) -> list[str]:
     """Return what the page says about a framework."""
     parts = []
     for mode in _seen(result, "mode", group="all"):
-        parts += [f"{mode.capitalize()}, float32:", _by_size(result, group="all", mode=mode)]
+        parts += [f"{_capital(mode)}, float32:", _by_size(result, group="all", mode=mode)]
     for mode in _seen(result, "mode", group="slow"):
         parts.append(f"The samplers that QSD does without, {mode}, as ratios to QSD:")
         parts.append(_by_size(result, group="slow", mode=mode))
@@ -28,9 +28,13 @@ def section(result: Result, plot: str) -> list[str]:
     for mode in _seen(result, "mode", group="default"):
         if mode == _seen(result, "mode", group="default")[0]:
             parts.append(notes.DEFAULT_MEMORY)
-        parts.append(f"{mode.capitalize()}, with memory as glibc handles it by default:")
+        parts.append(f"{_capital(mode)}, with memory as glibc handles it by default:")
         parts.append(_by_size(result, group="default", mode=mode))
     return parts
+
+
+def _capital(mode: str) -> str:
+    return mode[0].upper() + mode[1:]  # XLA stays XLA
 
 
 def _seen(result: Result, name: str, **what: str) -> list[str]:

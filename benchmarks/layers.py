@@ -134,7 +134,7 @@ def measure(framework: Framework, task: Task) -> list[Row]:
         against = [Candidate(QSD, one.layer, QSD) for one in main if one.name == QSD]
         for size in _few(CHOSEN, task) if slow else ():
             if size < CHOSEN[-1] or not framework.samplers_take_seconds:
-                rounds = task.rounds(4, fewest=3, warm_up=1)
+                rounds = task.rounds(8, fewest=3, warm_up=1)
             elif task.repeat == 0:
                 rounds = task.rounds(0, fewest=1, most=1, warm_up=0)
             else:

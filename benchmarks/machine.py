@@ -17,11 +17,16 @@ _PACKAGES = (
     "optax", "transformers",
 )  # fmt: skip
 
-# glibc as it is made to keep the memory that it has once been given.
-_KEEP = {
-    "MALLOC_MMAP_THRESHOLD_": str(4 * 10**9),
-    "MALLOC_TRIM_THRESHOLD_": str(4 * 10**9),
-    "MALLOC_TOP_PAD_": str(2**28),
+# What glibc does with memory that is free again.
+_MEMORY: dict[str, dict[str, str]] = {
+    "default": {},
+    "kept": {
+        "MALLOC_MMAP_THRESHOLD_": str(4 * 10**9),
+        "MALLOC_TRIM_THRESHOLD_": str(4 * 10**9),
+        "MALLOC_TOP_PAD_": str(2**28),
+    },
+    # Returned at once, so that what is resident is what is in use.
+    "returned": {"MALLOC_MMAP_THRESHOLD_": str(2**16), "MALLOC_TRIM_THRESHOLD_": "0"},
 }
 _THREADS = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS",
@@ -30,13 +35,13 @@ _THREADS = (
 
 
 def environment(threads: int, memory: str) -> dict[str, str]:
-    """Return the environment of a process that measures, with memory ``kept`` or ``default``.
+    """Return the environment of a process: with memory ``kept``, ``returned``, or by ``default``.
 
     By default glibc returns large blocks to the kernel, which then clears every page anew for the
     next call: 1 to 2 ns an element, the same for all candidates, and the noisiest part of all.
     """
-    own = {name: value for name, value in os.environ.items() if name not in _KEEP}
-    own |= _KEEP if memory == "kept" else {}
+    own = {name: value for name, value in os.environ.items() if name not in _MEMORY["kept"]}
+    own |= _MEMORY[memory]
     own |= dict.fromkeys(_THREADS, str(threads))
     own |= {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu"}
     # Addresses and hashes differ from process to process: that is part of what repeats show.

@@ -1,7 +1,8 @@
 """Bytes an element that a layer keeps for its backward pass, and the most it needs at a time.
 
-The most, in a forward and backward pass: how far the resident memory of the process rises, on top
-of input and upstream gradient. Output and gradient are 8 of these bytes, in float32.
+The most, in a forward and backward pass, on top of input and upstream gradient: how far the
+resident memory of the process rises or, in JAX, whose threads give back late, what is planned.
+Output and gradient are 8 of these bytes, in float32.
 
 What is kept: torch tells it (saved-tensor hooks), and so does JAX (the arrays within the function
 that ``jax.vjp`` returns). TensorFlow does not: there it is what stays resident between the passes,
@@ -23,23 +24,27 @@ from benchmarks.store import Row
 __all__ = ["measure", "rise"]
 
 CANDIDATES = (layers.DROPOUT, layers.QSD, layers.KEY, layers.SHARED_P, layers.MULTIPLY)
+Measure = Callable[[Any, tuple[int, ...], str], float]
 SIZE = 2**24  # large beside whatever else a process does
 
 
 def measure(task: Task) -> list[Row]:
     """Measure in the framework that is the task's subject."""
-    framework, saved = _FRAMEWORKS[task.subject.partition("-")[0]]()
+    framework, saved, most = _FRAMEWORKS[task.subject.partition("-")[0]]()
     size = 2**12 if task.quick else SIZE
+    shape = layers.shape(size)
     rows = []
     for mode in framework.modes[: 1 if task.quick else None]:
+        if (task.subject, mode) == ("jax", "eager"):
+            continue  # a program for each operation, each with a plan of its own
         for one in framework.candidates(mode):
             if one.name in CANDIDATES[: 2 if task.quick else None]:
-                step = framework.step(one.layer, layers.shape(size), "float32", mode)
-                for _ in range(2):
-                    step()
                 what = {"framework": task.subject, "mode": mode, "candidate": one.name}
-                kept = saved(one.layer, layers.shape(size), mode)
-                rows.append(Row(what, {"kept": kept / size, "peak": rise(step)[0] / size}))
+                values = {
+                    "kept": saved(one.layer, shape, mode),
+                    "peak": most(one.layer, shape, mode),
+                }
+                rows.append(Row(what, {name: value / size for name, value in values.items()}))
     return rows
 
 
@@ -55,6 +60,16 @@ def rise(call: Callable[[], Any]) -> tuple[float, float]:
     return at_most, after
 
 
+def _by_rise(framework: layers.Framework) -> Measure:
+    def most(layer: Any, shape: tuple[int, ...], mode: str) -> float:
+        step = framework.step(layer, shape, "float32", mode)
+        for _ in range(2):
+            step()
+        return rise(step)[0]
+
+    return most
+
+
 def _resident(name: str) -> float:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(name):
@@ -62,7 +77,7 @@ def _resident(name: str) -> float:
     raise OSError(f"/proc/self/status has no {name}")
 
 
-def _torch() -> tuple[layers.Framework, Callable[..., float]]:
+def _torch() -> tuple[layers.Framework, Measure, Measure]:
     import torch
 
     from benchmarks.with_torch import PyTorch
@@ -81,10 +96,10 @@ def _torch() -> tuple[layers.Framework, Callable[..., float]]:
         kept.pop(x.untyped_storage().data_ptr(), None)
         return float(sum(kept.values()))
 
-    return PyTorch(), saved
+    return PyTorch(), saved, _by_rise(PyTorch())
 
 
-def _jax() -> tuple[layers.Framework, Callable[..., float]]:
+def _jax() -> tuple[layers.Framework, Measure, Measure]:
     import jax
 
     from benchmarks.with_jax import Jax
@@ -93,16 +108,18 @@ def _jax() -> tuple[layers.Framework, Callable[..., float]]:
         def forward(x: jax.Array, key: jax.Array) -> Any:
             return jax.vjp(lambda x: layer(x, key), x)
 
-        if mode == "compiled":
-            forward = jax.jit(forward)
-        _, pull = forward(jax.numpy.ones(shape), jax.random.key(0))
+        _, pull = jax.jit(forward)(jax.numpy.ones(shape), jax.random.key(0))
         arrays = [leaf for leaf in jax.tree.leaves(pull) if isinstance(leaf, jax.Array)]
         return float(sum(array.nbytes for array in arrays))
 
-    return Jax(), saved
+    def most(layer: Any, shape: tuple[int, ...], mode: str) -> float:
+        plan = Jax().program(layer, shape, "float32").memory_analysis()
+        return plan.output_size_in_bytes + plan.temp_size_in_bytes - plan.alias_size_in_bytes
+
+    return Jax(), saved, most
 
 
-def _keras() -> tuple[layers.Framework, Callable[..., float]]:
+def _keras() -> tuple[layers.Framework, Measure, Measure]:
     import tensorflow as tf
 
     from benchmarks.with_keras import Keras
@@ -128,7 +145,7 @@ def _keras() -> tuple[layers.Framework, Callable[..., float]]:
         del y, tape
         return max(0.0, rise(forward)[1] - 4 * x.shape.num_elements())
 
-    return Keras(), saved
+    return Keras(), saved, _by_rise(Keras())
 
 
 _FRAMEWORKS = {"torch": _torch, "jax": _jax, "keras": _keras}

@@ -55,15 +55,18 @@ the arrays leave the caches, whose sizes are marked; the table of the law, half 
 stay in L2 beside them. Compiled code has one kernel for each pass, and the fixed cost of entering
 it.""",
     "jax": """\
-Flat is right. On the left is the price of entering a compiled program. Further on, random bits are
-the largest part, and they are computed, not read: so the curve of dropout hardly sees the caches,
-while QSD, which needs a quarter of the bits, sees them sooner.""",
+Flat is right. On the left is the price of entering a compiled program, and of sharing its work with
+the second thread: XLA does so for QSD at every size, for dropout only from 2¹² elements on, which
+is the step in its curve. Then random bits are the largest part; QSD needs a quarter of them. At 2²⁴
+each array has 64 MiB, and such blocks come anew from the kernel in every step, however the C
+library is set: the rise is that of clearing them, and the bare multiplication shows it too.""",
     "keras-tensorflow": """\
 Flat is right. On the left is the price of a function call of TensorFlow, and in QSD of three more,
-into the parts that XLA compiles. Sizes are rounded up by at most an eighth for these.""",
+into the parts that XLA compiles. Sizes are rounded up by at most an eighth for these. At 2²⁴ arrays
+of 64 MiB come anew from the kernel in every step, as in JAX.""",
     "keras-jax": """\
 Flat is right. On the left is the price of entering a compiled program and of handing on the state
-of the seed generators.""",
+of the seed generators. The rest is as in [JAX](#jax).""",
     "keras-torch": """\
 Flat is right. On the left is the price of Keras's own bookkeeping in eager code: the same for both
 layers, and larger than what either of them does to a small array.""",
@@ -82,8 +85,10 @@ model with the framework's dropout."""
 MEMORY = """\
 Bytes an element in float32. *Kept*: for the backward pass; torch tells it by saved-tensor hooks,
 JAX by the arrays in what `jax.vjp` returns, its table of half a megabyte included; TensorFlow does
-not tell, so there it is the resident memory between the passes less the output. *Peak*: how far the
-resident memory of the process rises in a step, beyond the input and the upstream gradient; 8 of
+not tell, so there it is the resident memory between the passes less the output, with the tape
+outside of the function, where a graph or program hands over all that its gradient needs. *Peak*:
+the most in a step, beyond the input and the upstream gradient: how far the resident memory of the
+process rises, with a C library that returns what is free; in JAX what the compiler plans for. 8 of
 these bytes are the output and the gradient."""
 
 LAW = """\
@@ -98,16 +103,17 @@ At small α nearly all of a gamma's mass lies below the smallest float32: both d
 p is 0/0. NumPy and Keras on JAX then give NaN; torch and TensorFlow replace a zero draw by the
 smallest number, which makes p one half; compiled by XLA, NaN times an empty mask is 0."""
 
-# Why a bar is missed, if it is, and what could be tried: by suite and value, or size.
+# Why a bar is missed, if it is, and what could be tried: by suite and size, framework or value.
 WHY = {
     ("torch", 2**14): """\
 A step of so few elements is the fixed cost of its calls: see the operations of QSD beside those of
 dropout under [where the time goes](#where-the-time-goes). Next: draw, look-up and product in one
 operator in C++, with its gradient, instead of a dozen calls from Python.""",
     ("torch", 2**22): """\
-See the operations under [where the time goes](#where-the-time-goes): the gather (`index_select`)
-and the widening of the index to 32 bits (`copy_`) come after the random numbers. Next: one operator
-in C++ that draws, looks up and multiplies while the index is in a register.""",
+See the operations under [where the time goes](#where-the-time-goes): the gather (`index_select`) is
+the largest, as torch does it on one thread and the table has to come from L2, which a busy machine
+slows down more than the arithmetic of dropout. Next: one operator in C++ that draws, looks up and
+multiplies while the index is in a register.""",
     ("jax", 2**22): """\
 See the parts under [where the time goes](#where-the-time-goes): what is not random bits is memory.
 Next: bits from a generator with less work in a block than Threefry's twenty rounds, as an option:
@@ -122,9 +128,17 @@ and look-up.""",
     ("keras-tensorflow", 2**22): """\
 See the parts under [where the time goes](#where-the-time-goes). Next: a single compiled function
 for bits and look-up, once XLA no longer enciphers a block anew for each of its four units.""",
-    ("training", "ratio"): """\
-The models for which the table below shows more than the bar are those whose step is shortest: the
-fixed cost of a call of the layer counts there, as at 64 × 256 above. Next: what is said there.""",
+    ("training", "torch"): """\
+It is mnist-mlp, whose step is the shortest: the fixed cost of three calls of the layer counts, as
+at 64 × 256 above, and so does the table of the law, which other arrays have driven out of the cache
+when its turn comes again. Next: what is said there.""",
+    **dict.fromkeys(
+        (("training", "jax"), ("training", "keras-tensorflow")),
+        """\
+A step of the language models is so long that there are few rounds; the model with no layer at all,
+which does less, scatters as much around 1 (its column in [the table](#a-training-step)). Next: a
+machine without neighbours, and more rounds.""",
+    ),
     ("fixed", "seconds"): """\
 Most of the kit's time on the compiled frameworks is compilation: every check has its own shape.
 Next: checks that share shapes.""",

@@ -121,8 +121,8 @@ def _bars(results: Results) -> str:
 
 def _why(bar: bars.Bar) -> str:
     """Return why a bar is missed; Keras inherits the reasons of its backend."""
-    size = bar.what.get("size", bar.value)
+    which = bar.what.get("size", bar.what.get("framework", bar.value))
     for suite in (bar.suite, bar.suite.removeprefix("keras-")):
-        if (suite, size) in notes.WHY and not bar.at_least:
-            return notes.WHY[suite, size]
+        if (suite, which) in notes.WHY and not bar.at_least:
+            return notes.WHY[suite, which]
     return "Not explained yet."

@@ -50,7 +50,7 @@ SUITES = {
     },
     "numpy": Suite("benchmarks.with_numpy"),
     "training": Suite("benchmarks.training", _NATIVE, repeats=2),
-    "memory": Suite("benchmarks.memory", _NATIVE, repeats=1, memory="default"),
+    "memory": Suite("benchmarks.memory", _NATIVE, repeats=1, memory="returned"),
     "fixed": Suite("benchmarks.fixed", repeats=1),
     "law": Suite("benchmarks.law", ("numpy", *_EVERY), repeats=1),
     "breakdown": Suite("benchmarks.breakdown", _NATIVE, repeats=1),

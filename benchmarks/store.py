@@ -81,5 +81,8 @@ class Result:
 def _short(row: dict[str, Any]) -> dict[str, Any]:
     """Round to the digits that mean something."""
     for part in ("values", "spread"):
-        row[part] = {name: float(f"{value:.5g}") for name, value in row[part].items()}
+        row[part] = {
+            name: value if isinstance(value, int) else float(f"{value:.5g}")
+            for name, value in row[part].items()
+        }
     return row

@@ -46,7 +46,7 @@ def measure(task: Task) -> list[Row]:
             what = {"framework": task.subject, "experiment": name, "size": run.experiment.batch}
             baselines = dict.fromkeys(LAYERS, "dropout")
             # Several at a time, as in training: after another model the caches are cold.
-            rounds = task.rounds(10, fewest=5, least=0.03, warm_up=1)
+            rounds = task.rounds(10, least=0.03, warm_up=1)
             rows += timed(what, steps, baselines, rounds)
     return rows
 

@@ -91,16 +91,24 @@ class Jax:
         self, layer: Layer, shape: tuple[int, ...], dtype: str, mode: str
     ) -> Callable[[], object]:
         """Return a forward and backward pass that waits for its results."""
-
-        def run(x: jax.Array, key: jax.Array, upstream: jax.Array) -> tuple[jax.Array, ...]:
-            y, pull = jax.vjp(lambda x: layer(x, key), x)
-            return y, *pull(upstream)
-
         draw = np.random.default_rng(0).standard_normal
         x, upstream = (jnp.asarray(draw(shape, np.float32), dtype) for _ in range(2))
-        key = jax.random.key(0)
-        call = jax.jit(run).lower(x, key, upstream).compile() if mode == "compiled" else run
-        return lambda: jax.block_until_ready(call(x, key, upstream))
+        arguments = x, jax.random.key(0), upstream
+        call = _passes(layer) if mode == "eager" else self.program(layer, shape, dtype)
+        return lambda: jax.block_until_ready(call(*arguments))
+
+    def program(self, layer: Layer, shape: tuple[int, ...], dtype: str) -> Any:
+        """Return the compiled program of a forward and backward pass."""
+        x, key = jax.ShapeDtypeStruct(shape, dtype), jax.random.key(0)
+        return jax.jit(_passes(layer)).lower(x, key, x).compile()
+
+
+def _passes(layer: Layer) -> Callable[..., tuple[jax.Array, ...]]:
+    def run(x: jax.Array, key: jax.Array, upstream: jax.Array) -> tuple[jax.Array, ...]:
+        y, pull = jax.vjp(lambda x: layer(x, key), x)
+        return y, *pull(upstream)
+
+    return run
 
 
 def _nnx(layer: nnx.Dropout) -> Layer:

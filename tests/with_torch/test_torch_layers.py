@@ -196,3 +196,9 @@ def test_without_torch_the_line_to_type():
     code = "import sys; sys.modules['torch'] = None; import quantal.torch"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "torch is not installed. Type: pip install 'quantal[torch]'" in run.stderr
+
+
+def test_the_import_leaves_torch_s_compiler_alone():
+    """Loading it takes as long as loading torch."""
+    code = "import sys, quantal.torch; print('torch._dynamo' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"

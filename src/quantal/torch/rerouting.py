@@ -13,7 +13,6 @@ from torch.overrides import TorchFunctionMode
 
 from quantal.torch.attention import multi_head_attention_forward, scaled_dot_product_attention
 from quantal.torch.functional import dilute
-from quantal.torch.recurrent import stack
 
 __all__ = ["REROUTED", "Rerouting"]
 
@@ -79,7 +78,12 @@ def _maps(
 
 
 def _stack(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda alpha, *args: stack(alpha, function, *args)
+    def run(alpha: float, *args: Any) -> Any:
+        from quantal.torch.recurrent import stack  # which loads torch's compiler: only if needed
+
+        return stack(alpha, function, *args)
+
+    return run
 
 
 # What each function becomes: the same arguments, after alpha.
