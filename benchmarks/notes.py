@@ -103,8 +103,13 @@ At small α nearly all of a gamma's mass lies below the smallest float32: both d
 p is 0/0. NumPy and Keras on JAX then give NaN; torch and TensorFlow replace a zero draw by the
 smallest number, which makes p one half; compiled by XLA, NaN times an empty mask is 0."""
 
+_FEW_ROUNDS = """\
+A step of the language models is so long that there are few rounds; the model with no layer at all,
+which does less, scatters as much around 1 (its column in [the table](#a-training-step)). Next: a
+machine without neighbours, and more rounds."""
+
 # Why a bar is missed, if it is, and what could be tried: by suite and size, framework or value.
-WHY = {
+WHY: dict[tuple[str, int | str], str] = {
     ("torch", 2**14): """\
 A step of so few elements is the fixed cost of its calls: see the operations of QSD beside those of
 dropout under [where the time goes](#where-the-time-goes). Next: draw, look-up and product in one
@@ -132,13 +137,8 @@ for bits and look-up, once XLA no longer enciphers a block anew for each of its 
 It is mnist-mlp, whose step is the shortest: the fixed cost of three calls of the layer counts, as
 at 64 × 256 above, and so does the table of the law, which other arrays have driven out of the cache
 when its turn comes again. Next: what is said there.""",
-    **dict.fromkeys(
-        (("training", "jax"), ("training", "keras-tensorflow")),
-        """\
-A step of the language models is so long that there are few rounds; the model with no layer at all,
-which does less, scatters as much around 1 (its column in [the table](#a-training-step)). Next: a
-machine without neighbours, and more rounds.""",
-    ),
+    ("training", "jax"): _FEW_ROUNDS,
+    ("training", "keras-tensorflow"): _FEW_ROUNDS,
     ("fixed", "seconds"): """\
 Most of the kit's time on the compiled frameworks is compilation: every check has its own shape.
 Next: checks that share shapes.""",
