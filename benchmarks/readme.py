@@ -27,7 +27,9 @@ def table(folder: Path) -> str:
             lines[name].append(f"`nox -s bench -- {verdict.bar.suite}`")
     shapes = [" × ".join(map(str, layers.shape(size))) for size in (bars.LARGE, bars.SMALL)]
     made = markdown(["", *shapes, "command"], lines.values())
-    return f"{made}\n\nAll figures, and how they are measured: [Benchmarks](docs/benchmarks.md)."
+    notes = "A star: repeats differ by more than 10%. " if "\\*" in made else ""
+    notes += "All figures, and how they are measured: [Benchmarks](docs/benchmarks.md)."
+    return f"{made}\n\n{notes}"
 
 
 def put(text: str, made: str) -> str:
