@@ -50,18 +50,22 @@ def threefry2x32(
         ``rotate(x, n)`` turns the bits of x left by n places.
     """
     schedule = (*key, key[0] ^ key[1] ^ _PARITY)
+    # In place from here on, where the framework's arrays can be changed.
     x0, x1 = counter[0] + schedule[0], counter[1] + schedule[1]
     for group in range(1, 6):
         for places in _ROTATIONS[(group - 1) % 2]:
-            x0 = x0 + x1
-            x1 = rotate(x1, places) ^ x0
-        x0 = x0 + schedule[group % 3]
-        x1 = x1 + schedule[(group + 1) % 3] + group
+            x0 += x1
+            x1 = rotate(x1, places)
+            x1 ^= x0
+        x0 += schedule[group % 3]
+        x1 += schedule[(group + 1) % 3] + group
     return x0, x1
 
 
 def _rotate(x: NDArray[np.uint32], places: int) -> NDArray[np.uint32]:
-    return (x << np.uint32(places)) | (x >> np.uint32(32 - places))
+    turned = x << np.uint32(places)
+    turned |= x >> np.uint32(32 - places)
+    return turned
 
 
 def _rotate_integer(x: int, places: int) -> int:
@@ -158,7 +162,7 @@ class Key:
         shape = (shape,) if isinstance(shape, int) else shape
         *rows, last = shape or (1,)
         per_row = -(-last // 4)
-        words = np.stack(self.blocks(0, math.prod(rows) * per_row), axis=-1)
-        halves = np.stack([words & np.uint32(0xFFFF), words >> np.uint32(16)], axis=-1)
-        padded = halves.astype(np.uint16).reshape(*rows, 4 * per_row)
-        return padded[..., :last].reshape(shape)
+        words = np.stack(self.blocks(0, math.prod(rows) * per_row), axis=-1, dtype="<u4")
+        # Seen as 16-bit numbers, a word with its low byte first is its low half, then its high one.
+        padded = words.view("<u2").reshape(*rows, 4 * per_row)
+        return np.ascontiguousarray(padded[..., :last], np.uint16).reshape(shape)

@@ -58,6 +58,7 @@ def test_indices_unpack_blocks_in_order_and_start_each_row_anew():
     key = quantal.key(9)
     for last in (1, 2, 3, 4, 5, 8, 13):
         drawn = key.indices((3, last))
+        assert drawn.flags.c_contiguous  # torch takes it as it is
         blocks = -(-last // 4)
         words = np.stack(key.blocks(0, 3 * blocks), axis=-1).reshape(3, blocks, 2)
         for row, column in itertools.product(range(3), range(last)):

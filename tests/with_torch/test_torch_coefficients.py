@@ -14,6 +14,7 @@ from quantal import Dilution
 from quantal.granularity import coefficient_shapes
 from quantal.table import LEVELS, table
 from quantal.torch import QSD, dilute
+from quantal.torch.draws import Portable, portable
 
 KEY = quantal.key(2**63 + 12345)
 HALF = [torch.float16, torch.bfloat16]
@@ -50,6 +51,20 @@ def test_a_key_gives_the_coefficients_of_numpy(shape, law):
             expected = quantal.numpy.coefficients(law, *mask, KEY.fold_in(call))
             got = layer(torch.ones(shape)).numpy()
             np.testing.assert_array_equal(got, np.broadcast_to(expected, shape))
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 4), (64,), (5, 7), (2, 3, 1), (2, 3, 9)])
+def test_other_devices_draw_what_numpy_draws_for_cpus(shape):
+    cpu = torch.device("cpu")
+    here, there = portable(KEY, cpu), Portable(KEY, cpu)
+    assert type(here) is not type(there)
+    assert type(portable(KEY, torch.device("meta"))) is Portable
+    for name in ("indices", "shared_indices", "levels"):
+        expected, got = (getattr(source, name)(shape) for source in (here, there))
+        assert got.dtype == expected.dtype
+        assert got.is_contiguous()
+        assert expected.is_contiguous()
+        torch.testing.assert_close(got, expected, rtol=0, atol=0)
 
 
 def test_calls_are_counted_in_training_only_and_can_be_resumed():

@@ -11,7 +11,7 @@ from quantal.checks import FLOATING, wrong_type, wrong_value
 from quantal.dilution import Dilution, Vary
 from quantal.granularity import Axes, coefficient_shapes
 from quantal.keys import Key
-from quantal.torch.draws import Native, Portable, draw, draw_by_key_in_graph
+from quantal.torch.draws import Native, draw, draw_by_key_in_graph, portable
 from quantal.torch.product import multiply, zeros
 from quantal.torch.tables import Tables, tables, tables_in_graph
 
@@ -87,7 +87,7 @@ def spread(
         words = generator.word0, generator.word1
         drawn = draw_by_key_in_graph(made, mask_shape, p_shape, *words, calls)
     else:
-        drawn = draw(made, mask_shape, p_shape, Portable(generator, x.device))
+        drawn = draw(made, mask_shape, p_shape, portable(generator, x.device))
     return multiply(x, made, *drawn, mask_shape, inplace)
 
 

@@ -46,10 +46,13 @@ class Tables(NamedTuple):
         """Return the values of int16 cells, in that shape.
 
         ``row`` is the `start` of the row of all cells, which then have one dimension (to a small
-        array, a view costs as much as a pass over it), or a boolean for each unit.
+        array, a view costs as much as a pass over it); or, where units share cells, a boolean for
+        each of them: the values of the first row are all 0 then.
         """
-        index = (cell.int() + self.start(row)).view(-1) if row.ndim else cell.int().add_(row)
-        return _select(self.values, index).view(shape)
+        if row.ndim:
+            kept = _select(self.values, cell.view(-1).int().add_(self.second)).view(cell.shape)
+            return torch.where(row, kept, 0)
+        return _select(self.values, cell.int().add_(row)).view(shape)
 
     def threshold(self, cell: Tensor) -> Tensor:
         """Return the thresholds of int16 cells, in one dimension."""
