@@ -14,7 +14,7 @@ from quantal import Dilution
 from quantal.granularity import coefficient_shapes
 from quantal.table import LEVELS, table
 from quantal.torch import QSD, dilute
-from quantal.torch.draws import Portable, portable
+from quantal.torch.portable import Portable, portable
 
 KEY = quantal.key(2**63 + 12345)
 HALF = [torch.float16, torch.bfloat16]

@@ -126,6 +126,20 @@ def test_a_key_as_an_argument_of_a_graph():
     assert counter.frame_count <= 2
 
 
+@pytest.mark.parametrize("p_dims", [(), (0,)])
+def test_a_generator_means_the_same_in_eager_and_broken_graphs(p_dims):
+    def layer():
+        generator = torch.Generator().manual_seed(3)
+        return QSD(0.3, 0.2, p_broadcast_dims=p_dims, generator=generator)
+
+    eager, compiled = layer(), torch.compile(layer(), dynamic=True)
+    for shape in ((8, 13), (16, 64), (33, 7)):
+        expected, _ = coefficients(eager, torch.ones(shape))
+        y, gradient = coefficients(compiled, torch.ones(shape))
+        assert torch.equal(y, expected)
+        assert torch.equal(gradient, expected)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
 def test_precision_in_a_graph(dtype):
     layer = torch.compile(QSD(0.3, 0.2, generator=KEY), fullgraph=True)

@@ -11,7 +11,8 @@ from quantal.checks import FLOATING, wrong_type, wrong_value
 from quantal.dilution import Dilution, Vary
 from quantal.granularity import Axes, coefficient_shapes
 from quantal.keys import Key
-from quantal.torch.draws import Native, draw, draw_by_key_in_graph, portable
+from quantal.torch.draws import Native, draw, draw_by_key_in_graph
+from quantal.torch.portable import portable
 from quantal.torch.product import multiply, zeros
 from quantal.torch.tables import Tables, tables, tables_in_graph
 
@@ -81,7 +82,12 @@ def spread(
     inplace: bool,
 ) -> Tensor:
     """Draw coefficients and multiply by them; ``calls``, in a graph, is folded into a key."""
-    if not isinstance(generator, Key):
+    if isinstance(generator, torch.Generator) and torch.compiler.is_compiling():
+        # No graph knows generators: this breaks it, and one that must be whole is torch's error.
+        # (A decorator would load the compiler at import.)
+        outside = torch.compiler.disable(draw)
+        drawn = outside(made, mask_shape, p_shape, Native(generator, x.device))
+    elif not isinstance(generator, Key):
         drawn = draw(made, mask_shape, p_shape, Native(generator, x.device))
     elif torch.compiler.is_compiling():
         words = generator.word0, generator.word1
