@@ -111,4 +111,5 @@ def bench(session: nox.Session) -> None:
     install(session, *ALL, "matplotlib", "transformers")
     session.run("python", "-m", "benchmarks", "run", *session.posargs)
     if "--out" not in session.posargs:
-        session.run("python", "-m", "benchmarks", "page")
+        where = ("--from", "docs/benchmarks-gpu") if "gpu" in session.posargs else ()
+        session.run("python", "-m", "benchmarks", "page", *where)

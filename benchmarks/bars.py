@@ -12,9 +12,7 @@ from benchmarks.store import Result, Row
 __all__ = ["BARS", "SPREAD", "Bar", "Verdict", "judge", "unsteady"]
 
 SPREAD = 0.1
-"""By how much repeats of a ratio may differ."""
-
-LARGE, SMALL = 2**22, 2**14
+"""By how much two runs of a ratio may differ."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class Verdict:
 
     @property
     def spread(self) -> float | None:
-        """How far its repeats differ."""
+        """How far two runs of it differ."""
         return None if self.row is None else self.row.spread.get(self.bar.value)
 
     @property
@@ -90,12 +88,12 @@ def _layer_bars() -> list[Bar]:
     bars = []
     for one in _LAYERS:
         for suffix, candidate in one.candidates.items():
-            for size, limit in ((LARGE, one.large), (SMALL, 1.3)):
+            for size, limit in ((layers.LARGE, one.large), (layers.SMALL, 1.3)):
                 shape = " × ".join(map(str, layers.shape(size)))
                 what = {"group": "all", "mode": one.mode, "candidate": candidate, "size": size}
                 title = f"{one.title}{suffix}, {shape}: ratio to own dropout"
                 bars.append(Bar(one.suite, title, what, "ratio", limit))
-        what = {"group": "slow", "candidate": layers.GAMMAS, "size": LARGE}
+        what = {"group": "slow", "candidate": layers.GAMMAS, "size": layers.LARGE}
         if one.title != "PyTorch, compiled":  # the samplers do not compile
             title = f"{one.title}: two gammas, ratio to QSD"
             bars.append(Bar(one.suite, title, what, "ratio", 20, at_least=True))
@@ -165,7 +163,7 @@ def judge(results: Mapping[str, Result]) -> list[Verdict]:
 
 
 def unsteady(results: Mapping[str, Result]) -> tuple[int, int]:
-    """Return how many ratios spread too far between repeats, and how many there are in all."""
+    """Return how many ratios spread too far between runs, and how many there are in all."""
     spreads = [
         row.spread["ratio"]
         for result in results.values()

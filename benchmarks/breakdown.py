@@ -17,7 +17,6 @@ from benchmarks.store import Row
 
 __all__ = ["measure"]
 
-SIZES = (2**14, 2**22)
 WHOLE = "QSD: forward and backward"
 OWN = "own dropout: forward and backward"
 
@@ -25,7 +24,7 @@ OWN = "own dropout: forward and backward"
 def measure(task: Task) -> list[Row]:
     """Take steps apart in the framework that is the task's subject."""
     rows: list[Row] = []
-    for size in SIZES[:1] if task.quick else SIZES:
+    for size in layers.CHOSEN[:1] if task.quick else layers.CHOSEN:
         if task.subject == "torch":
             rows += _operations(size, 2 if task.quick else 30)
             continue

@@ -45,13 +45,16 @@ class Task:
     """What one process is to measure.
 
     ``subject`` chooses within a suite of several frameworks; ``quick`` is for tests, which want
-    every line run and believe no figure; ``repeat`` counts the processes that do the same.
+    every line run and believe no figure; ``device`` is cpu or gpu; ``run`` and ``process`` count
+    those that do the same.
     """
 
     subject: str = ""
     quick: bool = False
     memory: str = "kept"
-    repeat: int = 0
+    device: str = "cpu"
+    run: int = 0
+    process: int = 0
 
     def rounds(self, seconds: float, **other: Any) -> Rounds:
         """Return the rounds of a comparison that may take so long."""

@@ -33,15 +33,15 @@ BETA = "own Beta sampler"
 MAIN = (DROPOUT, QSD, MULTIPLY)
 
 SIZES = tuple(2**n for n in range(8, 25, 2))
-CHOSEN = (2**14, 2**18, 2**22)
-DTYPE_SIZES = (2**14, 2**22)
+# Those of the bars: 64 × 256 and 1024 × 4096.
+SMALL, LARGE = CHOSEN = (2**14, 2**22)
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A layer, by a name, with the name of its baseline.
 
-    ``maps``: it acts on feature maps. ``slow``: so slow that it is compared apart, in few rounds.
+    ``maps``: it acts on feature maps. ``slow``: so slow that it is compared apart, with QSD.
     """
 
     name: str
@@ -63,8 +63,8 @@ class Framework(Protocol):
         """Beside float32."""
 
     @property
-    def samplers_take_seconds(self) -> bool:
-        """Whether the slow candidates can be called only once at the largest size."""
+    def largest_slow(self) -> int:
+        """The size from which on one call of the slow candidates takes seconds."""
 
     def dropout(self) -> Any:
         """Return the framework's own layer."""
@@ -96,6 +96,11 @@ def shape(size: int, maps: bool = False) -> tuple[int, ...]:
     return 2 ** (power // 2 - 1), size // 2 ** (power // 2 - 1)
 
 
+def seconds(size: int) -> float:
+    """Return how long to compare so that two runs agree: memory is noisier than arithmetic."""
+    return 1.5 if size <= 2**18 else 3 if size < LARGE else 6
+
+
 def measure(framework: Framework, task: Task) -> list[Row]:
     """Measure the cost of layers in all ways that the page shows."""
     rows: list[Row] = []
@@ -120,26 +125,22 @@ def measure(framework: Framework, task: Task) -> list[Row]:
         fast = [one for one in every if not one.slow]
         if task.memory == "default":
             own = [one for one in fast if one.name != KEY and not one.maps]
-            for size in _few(CHOSEN[::2], task) if usual else ():
+            for size in _few(CHOSEN, task) if usual else ():
                 add("default", own, size, "float32", task.rounds(5))
             continue
-        for size in _few(CHOSEN if usual else CHOSEN[::2], task):
-            add("all", fast, size, "float32", task.rounds(12 if size == CHOSEN[-1] else 4))
-        for size in _few(SIZES, task) if usual else ():
-            add("growth", main, size, "float32", task.rounds(8 if size == SIZES[-1] else 3))
+        for size in _few(SIZES if usual else CHOSEN, task):
+            add("all", fast, size, "float32", task.rounds(seconds(size)))
         for dtype in framework.dtypes[: 1 if task.quick else None] if usual else ():
-            for size in _few(DTYPE_SIZES, task):
-                add("dtypes", main, size, dtype, task.rounds(3))
+            for size in _few(CHOSEN, task):
+                add("dtypes", main, size, dtype, task.rounds(seconds(size) / 2))
         slow = [one for one in every if one.slow]
         against = [Candidate(QSD, one.layer, QSD) for one in main if one.name == QSD]
-        for size in _few(CHOSEN, task) if slow else ():
-            if size < CHOSEN[-1] or not framework.samplers_take_seconds:
-                rounds = task.rounds(8, fewest=3, warm_up=1)
-            elif task.repeat == 0:
-                rounds = task.rounds(0, fewest=1, most=1, warm_up=0)
-            else:
-                continue
-            add("slow", against + slow, size, "float32", rounds)
+        for size in _few(SIZES, task) if slow else ():
+            if size < framework.largest_slow:
+                add("slow", against + slow, size, "float32", task.rounds(2, fewest=3, warm_up=1))
+            elif size == framework.largest_slow and task.process == 0:
+                once = task.rounds(0, fewest=1, most=1, warm_up=0)
+                add("slow", against + slow, size, "float32", once)
     return rows
 
 

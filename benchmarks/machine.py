@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +36,10 @@ _THREADS = (
 )  # fmt: skip
 
 
-def environment(threads: int, memory: str) -> dict[str, str]:
+def environment(threads: int, memory: str, device: str) -> dict[str, str]:
     """Return the environment of a process: with memory ``kept``, ``returned``, or by ``default``.
+
+    On the device cpu no framework sees a GPU; on gpu each takes the one that it finds.
 
     By default glibc returns large blocks to the kernel, which then clears every page anew for the
     next call: 1 to 2 ns an element, the same for all candidates, and the noisiest part of all.
@@ -43,7 +47,8 @@ def environment(threads: int, memory: str) -> dict[str, str]:
     own = {name: value for name, value in os.environ.items() if name not in _MEMORY["kept"]}
     own |= _MEMORY[memory]
     own |= dict.fromkeys(_THREADS, str(threads))
-    own |= {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu"}
+    own |= {"TF_CPP_MIN_LOG_LEVEL": "3"}
+    own |= {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "-1"} if device == "cpu" else {}
     # Addresses and hashes differ from process to process: that is part of what repeats show.
     own.pop("PYTHONHASHSEED", None)
     return own
@@ -57,9 +62,10 @@ def pin(threads: int) -> None:
     os.sched_setaffinity(0, allowed[:threads])
 
 
-def describe(threads: int) -> dict[str, Any]:
+def describe(threads: int, device: str) -> dict[str, Any]:
     """Return the header of a result."""
     return {
+        "device": _accelerator() if device == "gpu" else "CPU",
         "processor": _processor(),
         "threads": threads,
         "cores": os.cpu_count(),
@@ -76,6 +82,14 @@ def _processor() -> str:
         if line.startswith("model name"):
             return f"{line.split(':')[1].strip()}, {platform.machine()}"
     return platform.machine()
+
+
+def _accelerator() -> str:
+    if shutil.which("nvidia-smi") is None:
+        return "GPU"
+    asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    names = subprocess.run(asked, check=False, capture_output=True, text=True).stdout.splitlines()
+    return names[0] if names else "GPU"
 
 
 def _caches() -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from benchmarks.bars import SPREAD
 from benchmarks.store import Row
 
-__all__ = ["number", "ratio", "table", "time"]
+__all__ = ["number", "power", "ratio", "table", "time"]
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -42,11 +42,24 @@ def number(value: float | None) -> str:
     return f"{value:,.{digits}f}"
 
 
+def power(size: int) -> str:
+    """Return a power of two as one.
+
+    Examples
+    --------
+    >>> power(2**14)
+    '2¹⁴'
+    """
+    digits = str(size.bit_length() - 1)
+    return "2" + digits.translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
 def ratio(row: Row | None, value: str = "ratio") -> str:
-    """Return a ratio with two digits after the point, and a star if its repeats disagree."""
+    """Return a ratio to the second digit at least, and a star if two runs of it disagree."""
     if row is None:
         return ""
-    shown = f"{row.values[value]:.2f}" if row.values[value] < 10 else f"{row.values[value]:,.0f}"
+    found = row.values[value]
+    shown = f"{found:.2f}" if 0.1 <= found < 10 else number(found)
     return shown + (" \\*" if row.spread.get(value, 0) > SPREAD else "")
 
 

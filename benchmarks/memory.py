@@ -1,12 +1,12 @@
 """Bytes an element that a layer keeps for its backward pass, and the most it needs at a time.
 
-The most, in a forward and backward pass, on top of input and upstream gradient: how far the
-resident memory of the process rises or, in JAX, whose threads give back late, what is planned.
-Output and gradient are 8 of these bytes, in float32.
+The most, in a forward and backward pass, on top of input and upstream gradient: in torch how far
+the resident memory of the process rises, in JAX what its compiler plans for, in TensorFlow what its
+allocator counts. Output and gradient are 8 of these bytes, in float32.
 
 What is kept: torch tells it (saved-tensor hooks), and so does JAX (the arrays within the function
-that ``jax.vjp`` returns). TensorFlow does not: there it is what stays resident between the passes,
-beside the output.
+that ``jax.vjp`` returns); in TensorFlow it is what is allocated between the passes beside the
+output.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SIZE = 2**24  # large beside whatever else a process does
 def measure(task: Task) -> list[Row]:
     """Measure in the framework that is the task's subject."""
     framework, saved, most = _FRAMEWORKS[task.subject.partition("-")[0]]()
-    size = 2**12 if task.quick else SIZE
+    size = 2**20 if task.quick else SIZE  # TensorFlow does not count small blocks
     shape = layers.shape(size)
     rows = []
     for mode in framework.modes[: 1 if task.quick else None]:
@@ -48,26 +48,14 @@ def measure(task: Task) -> list[Row]:
     return rows
 
 
-def rise(call: Callable[[], Any]) -> tuple[float, float]:
-    """Return by how many bytes memory rises in a call at most, and at its end."""
+def rise(call: Callable[[], Any]) -> float:
+    """Return by how many bytes the resident memory rises in a call at most."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
     before = _resident("VmRSS")
-    result = call()
-    at_most, after = _resident("VmHWM") - before, _resident("VmRSS") - before
-    del result
-    return at_most, after
-
-
-def _by_rise(framework: layers.Framework) -> Measure:
-    def most(layer: Any, shape: tuple[int, ...], mode: str) -> float:
-        step = framework.step(layer, shape, "float32", mode)
-        for _ in range(2):
-            step()
-        return rise(step)[0]
-
-    return most
+    call()
+    return _resident("VmHWM") - before
 
 
 def _resident(name: str) -> float:
@@ -96,7 +84,13 @@ def _torch() -> tuple[layers.Framework, Measure, Measure]:
         kept.pop(x.untyped_storage().data_ptr(), None)
         return float(sum(kept.values()))
 
-    return PyTorch(), saved, _by_rise(PyTorch())
+    def most(layer: Any, shape: tuple[int, ...], mode: str) -> float:
+        step = PyTorch().step(layer, shape, "float32", mode)
+        for _ in range(2):
+            step()
+        return rise(step)
+
+    return PyTorch(), saved, most
 
 
 def _jax() -> tuple[layers.Framework, Measure, Measure]:
@@ -124,6 +118,10 @@ def _keras() -> tuple[layers.Framework, Measure, Measure]:
 
     from benchmarks.with_keras import Keras
 
+    def allocated(when: str = "current") -> int:
+        gc.collect()
+        return int(tf.config.experimental.get_memory_info("CPU:0")[when])
+
     def saved(layer: Any, shape: tuple[int, ...], mode: str) -> float:
         x = tf.ones(shape)
 
@@ -143,9 +141,22 @@ def _keras() -> tuple[layers.Framework, Measure, Measure]:
             y, tape = forward()
             tape.gradient(y, x)
         del y, tape
-        return max(0.0, rise(forward)[1] - 4 * x.shape.num_elements())
+        before = allocated()
+        kept = forward()
+        after = allocated()
+        del kept
+        return float(after - before - 4 * x.shape.num_elements())
 
-    return Keras(), saved, _by_rise(Keras())
+    def most(layer: Any, shape: tuple[int, ...], mode: str) -> float:
+        step = Keras().step(layer, shape, "float32", mode)
+        for _ in range(2):
+            step()
+        before = allocated()
+        tf.config.experimental.reset_memory_stats("CPU:0")
+        step()
+        return float(allocated("peak") - before)
+
+    return Keras(), saved, most
 
 
 _FRAMEWORKS = {"torch": _torch, "jax": _jax, "keras": _keras}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 __all__ = [
-    "DEFAULT_MEMORY", "FRESH", "HOW", "KNEES", "LAW", "MEMORY", "NAMES", "OWN", "TRAINING", "WHY",
+    "COST", "DEFAULT_MEMORY", "FRESH", "HOW", "KNEES", "LAW", "MEMORY", "NAMES", "OWN", "TRAINING",
+    "WHY",
 ]  # fmt: skip
 
 NAMES = {
@@ -26,12 +27,21 @@ is a program of its own.""",
     "keras-tensorflow": """\
 The own dropout is `keras.layers.Dropout(seed=1)`, the spatial one `SpatialDropout2D`. A step is a
 `tf.function` (graph), one with `jit_compile=True` (XLA), or neither (eager).""",
-    "keras-jax": "The own dropout is `keras.layers.Dropout(seed=1)`, in one compiled program.",
+    "keras-jax": """\
+The own dropout is `keras.layers.Dropout(seed=1)`, in one compiled program; eager, each operation is
+a program of its own.""",
     "keras-torch": """\
 The own dropout is `keras.layers.Dropout(seed=1)`, which draws by a seed generator of Keras, as QSD
-does; without a seed both take torch's own stream.""",
+does; without a seed both take torch's own stream. Compiled is by `torch.compile`, as Keras does for
+`jit_compile=True`; seed generators break the graph.""",
     "numpy": "Forward only; the own dropout is `x * ((rng.random(x.shape) < 0.8) * 1.25)`.",
 }
+
+COST = """\
+Over sizes from 2⁸ to 2²⁴ elements (2¹⁴ are 64 × 256, 2²² are 1024 × 4096; feature maps of the same
+size for the spatial layers): first nanoseconds an element, then ratios to the own dropout, of
+spatial layers to the own spatial one. *QSD* draws from the framework's stream, with a coefficient
+for each unit."""
 
 FRESH = """\
 In a fresh process, in float32, 64 × 256. The first step of dropout comes first, and pays for what
@@ -41,10 +51,11 @@ HOW = """\
 How it is measured: in one process all candidates take turns, in a new random order in every round,
 each call waiting for its device; compilation and warm-up come before the clock. A ratio is the
 median over the rounds of the ratios within a round; rounds go on until its standard error is below
-1.5%, or time is up. The whole is repeated in fresh processes, and the median of the repeats is
-shown; where the largest and the smallest differ by more than 10% of it, the ratio has a star.
-Threads are pinned to the cores. The C library is made to keep its memory, unless a table says
-otherwise. Rate 0.2, α 0.2; a step is forward and backward."""
+1.5%, or time is up. A run does so in several fresh processes, and takes their median; there are two
+runs, one after the other. Shown is the median of all processes, and the spread is how far the two
+runs differ: above 10%, the ratio has a star. Threads are pinned to the cores. The C library is made
+to keep its memory, unless a table says otherwise. Rate 0.2, α 0.2; a step is forward and
+backward."""
 
 KNEES = {
     "torch": """\
@@ -67,6 +78,9 @@ of 64 MiB come anew from the kernel in every step, as in JAX.""",
     "keras-jax": """\
 Flat is right. On the left is the price of entering a compiled program and of handing on the state
 of the seed generators. The rest is as in [JAX](#jax).""",
+    "numpy": """\
+Flat is right. On the left is the price of some ten calls of NumPy, of a key thirty times as many.
+From there on random bits are the largest part.""",
     "keras-torch": """\
 Flat is right. On the left is the price of Keras's own bookkeeping in eager code: the same for both
 layers, and larger than what either of them does to a small array.""",
@@ -83,13 +97,14 @@ The examples' own models and steps, on one batch of noise of the right shape, ag
 model with the framework's dropout."""
 
 MEMORY = """\
-Bytes an element in float32. *Kept*: for the backward pass; torch tells it by saved-tensor hooks,
-JAX by the arrays in what `jax.vjp` returns, its table of half a megabyte included; TensorFlow does
-not tell, so there it is the resident memory between the passes less the output, with the tape
+Bytes an element in float32, of 2²⁴. *Kept*: for the backward pass; torch tells it by saved-tensor
+hooks, JAX by the arrays in what `jax.vjp` returns, its table of half a megabyte included; in
+TensorFlow it is what its allocator counts between the passes beside the output, with the tape
 outside of the function, where a graph or program hands over all that its gradient needs. *Peak*:
-the most in a step, beyond the input and the upstream gradient: how far the resident memory of the
-process rises, with a C library that returns what is free; in JAX what the compiler plans for. 8 of
-these bytes are the output and the gradient."""
+the most in a step, beyond the input and the upstream gradient: in torch by how much the resident
+memory of the process rises, with a C library that returns what is free; in JAX what the compiler
+plans for; in TensorFlow what its allocator counts. 8 of these bytes are the output and the
+gradient."""
 
 LAW = """\
 What each implementation really draws, against the exact law: the coefficient c = p·m/p̄² with p by

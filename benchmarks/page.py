@@ -28,7 +28,7 @@ def write(folder: Path) -> Path:
     if not results:
         raise SystemExit(f"no results in {folder}: python -m benchmarks run")
     for name, result in results.items():
-        if result.find(group="growth"):
+        if name in notes.KNEES:
             plots.growth(result, folder / f"{name}.png")
     if "law" in results:
         plots.law(results["law"], law_floor(results["law"]), folder / "law.png")
@@ -47,7 +47,7 @@ def text(results: Results, plots_in: str) -> str:
     if any(result.header["quick"] for result in results.values()):
         parts.append("**Made by `--quick`: these figures mean nothing.**")
     parts += [notes.HOW, _machines(results), "## The bars", _bars(results)]
-    parts += ["## Cost of a layer", "Nanoseconds an element, and the ratio to the own dropout."]
+    parts += ["## Cost of a layer", notes.COST]
     for suite, name in notes.NAMES.items():
         if suite in results:
             parts.append(f"### {name}")
@@ -80,7 +80,8 @@ def _law(result: Result, plots_in: str) -> list[str]:
 
 def _command(result: Result) -> str:
     header = result.header
-    repeats = f"{header['repeats']} repeats, " if header["repeats"] > 1 else ""
+    runs, processes = header["runs"], header["processes"]
+    repeats = f"{runs} runs of {processes} process{'es' * (processes > 1)}, " if runs > 1 else ""
     return f"`{header['command']}` ({repeats}{header['seconds']} s)"
 
 
@@ -91,8 +92,8 @@ def _machines(results: Results) -> str:
         h = result.header
         versions = ", ".join(f"{package} {version}" for package, version in h["versions"].items())
         machine = (
-            f"{h['processor']}, {h['threads']} of {h['cores']} cores, {', '.join(h['caches'])}, "
-            f"{h['memory']}, {h['system']}; {versions}; {h['date']}"
+            f"{h['device']}; {h['processor']}, {h['threads']} of {h['cores']} cores, "
+            f"{', '.join(h['caches'])}, {h['memory']}, {h['system']}; {versions}; {h['date']}"
         )
         lines.setdefault(machine, []).append(f"{name} ({h['load at the start']})")
     shown = [
@@ -114,7 +115,7 @@ def _bars(results: Results) -> str:
         if verdict.value is not None and not bar.holds(verdict.value):
             missed.append(f"- **{bar.title}**: {number(verdict.value)}. {_why(bar)}")
     wide, all_of_them = bars.unsteady(results)
-    steady = f"Repeats differ by more than 10% in {wide} of the {all_of_them} ratios on this page."
+    steady = f"Two runs differ by more than 10% in {wide} of the {all_of_them} ratios on this page."
     header = ["", "bar", "measured", "spread", "", "command"]
     return "\n\n".join([table(header, rows), steady, *(["\n".join(missed)] if missed else [])])
 

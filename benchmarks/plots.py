@@ -19,27 +19,35 @@ __all__ = ["growth", "law"]
 STYLES: dict[str, dict[str, Any]] = {
     layers.DROPOUT: {"color": "tab:orange", "marker": "s"},
     layers.QSD: {"color": "tab:blue", "marker": "o"},
+    layers.KEY: {"color": "tab:green", "marker": "^"},
+    layers.SHARED_P: {"color": "tab:purple", "marker": "v"},
     layers.MULTIPLY: {"color": "tab:gray", "marker": "."},
+    layers.GAMMAS: {"color": "tab:red", "marker": "x"},
+    layers.BETA: {"color": "tab:brown", "marker": "+"},
 }
 _BYTES = 16  # an element of input, output, upstream gradient and gradient in float32
 
 
 def growth(result: Result, path: Path) -> None:
     """Draw the cost of an element against the number of elements, a panel for each mode."""
-    modes = list(dict.fromkeys(row.what["mode"] for row in result.find(group="growth")))
+    first = result.find(group="all", size=result.rows[0].what["size"])
+    modes = list(dict.fromkeys(row.what["mode"] for row in first))
     figure = _figure(4.5 * len(modes), 3.4)
     for number, mode in enumerate(modes, 1):
         axes = figure.add_subplot(1, len(modes), number)
         for name, style in STYLES.items():
-            rows = result.find(group="growth", mode=mode, candidate=name)
-            sizes = [row.what["size"] for row in rows]
-            axes.plot(sizes, [row.values["ns"] for row in rows], label=name, **style)
+            group = "slow" if name in (layers.GAMMAS, layers.BETA) else "all"
+            rows = result.find(group=group, mode=mode, candidate=name)
+            if rows:
+                sizes = [row.what["size"] for row in rows]
+                axes.plot(sizes, [row.values["ns"] for row in rows], label=name, **style)
         _caches(axes, result)
         axes.set(xscale="log", yscale="log", title=f"{result.suite}, {mode}")
         axes.set(xlabel="elements", ylabel="ns an element, forward and backward")
         axes.set_xscale("log", base=2)
         axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
+        if number == 1:  # the others have the same lines, or fewer
+            axes.legend(fontsize=7)
     _save(figure, path)
 
 

@@ -25,9 +25,9 @@ def table(folder: Path) -> str:
         lines.setdefault(name, [name]).append(shown)
         if len(lines[name]) == 3:
             lines[name].append(f"`nox -s bench -- {verdict.bar.suite}`")
-    shapes = [" × ".join(map(str, layers.shape(size))) for size in (bars.LARGE, bars.SMALL)]
+    shapes = [" × ".join(map(str, layers.shape(size))) for size in (layers.LARGE, layers.SMALL)]
     made = markdown(["", *shapes, "command"], lines.values())
-    notes = "A star: repeats differ by more than 10%. " if "\\*" in made else ""
+    notes = "A star: two runs differ by more than 10%. " if "\\*" in made else ""
     notes += "All figures, and how they are measured: [Benchmarks](docs/benchmarks.md)."
     return f"{made}\n\n{notes}"
 

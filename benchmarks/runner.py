@@ -1,4 +1,4 @@
-"""Runs suites, each repeat in a process of its own."""
+"""Runs suites, in processes of their own."""
 
 from __future__ import annotations
 
@@ -24,56 +24,60 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Suite:
-    """What a suite runs: ``measure(task)`` of a module, for each subject and repeat.
+    """What a suite runs: ``measure(task)`` of a module, for each subject, in some processes.
 
-    ``subjects`` are frameworks; keras-jax is Keras on JAX. With ``default_memory`` a last process
-    measures under glibc's own ways with memory.
+    ``subjects`` are frameworks; keras-jax is Keras on JAX. All of it is done again in each of the
+    ``runs``, one after the other. With ``default_memory`` a last process of a run measures under
+    glibc's own ways with memory. ``on_gpu``: it can be asked for on a GPU.
     """
 
     module: str
     subjects: tuple[str, ...] = ("",)
-    repeats: int = 3
+    runs: int = 2
+    processes: int = 3
     memory: str = "kept"
     default_memory: bool = False
+    on_gpu: bool = False
 
 
 _EVERY = ("torch", "jax", "keras-tensorflow", "keras-jax", "keras-torch")
 _NATIVE = ("torch", "jax", "keras-tensorflow")
 
 SUITES = {
-    "torch": Suite("benchmarks.with_torch", default_memory=True),
-    "jax": Suite("benchmarks.with_jax", default_memory=True),
+    "torch": Suite("benchmarks.with_torch", default_memory=True, on_gpu=True),
+    "jax": Suite("benchmarks.with_jax", default_memory=True, on_gpu=True),
     **{
-        name: Suite("benchmarks.with_keras", (name,), default_memory=True)
+        name: Suite("benchmarks.with_keras", (name,), default_memory=True, on_gpu=True)
         for name in _EVERY
         if name.startswith("keras")
     },
     "numpy": Suite("benchmarks.with_numpy"),
-    "training": Suite("benchmarks.training", _NATIVE, repeats=2),
-    "memory": Suite("benchmarks.memory", _NATIVE, repeats=1, memory="returned"),
-    "fixed": Suite("benchmarks.fixed", repeats=1),
-    "law": Suite("benchmarks.law", ("numpy", *_EVERY), repeats=1),
-    "breakdown": Suite("benchmarks.breakdown", _NATIVE, repeats=1),
+    "training": Suite("benchmarks.training", _NATIVE, processes=1, on_gpu=True),
+    "memory": Suite("benchmarks.memory", _NATIVE, runs=1, processes=1, memory="returned"),
+    "fixed": Suite("benchmarks.fixed", runs=1, processes=1),
+    "law": Suite("benchmarks.law", ("numpy", *_EVERY), runs=1, processes=1),
+    "breakdown": Suite("benchmarks.breakdown", _NATIVE, runs=1, processes=1),
 }
 
 
-def run(names: Sequence[str], out: Path, *, quick: bool, threads: int) -> None:
+def run(names: Sequence[str], out: Path, *, quick: bool, threads: int, device: str) -> None:
     """Run suites and write their results to a folder."""
     failed = []
     for name in names:
-        header, start = machine.describe(threads), time.monotonic()
+        header, start = machine.describe(threads, device), time.monotonic()
         print(f"{name} …", end=" ", flush=True)
         try:
-            rows = _rows(name, SUITES[name], quick, threads)
+            rows = _rows(name, SUITES[name], quick, threads, device)
         except subprocess.CalledProcessError as error:
             print(f"failed\n{error.stderr}", flush=True)
             failed.append(name)
             continue
         header |= {
-            "command": f"nox -s bench -- {name}",
+            "command": f"nox -s bench -- {name}" + (" --device gpu" if device == "gpu" else ""),
             "date": datetime.now(UTC).strftime("%Y-%m-%d"),
             "seconds": round(time.monotonic() - start),
-            "repeats": 1 if quick else SUITES[name].repeats,
+            "runs": 1 if quick else SUITES[name].runs,
+            "processes": 1 if quick else SUITES[name].processes,
             "quick": quick,
         }
         Result(name, header, rows).write(out)
@@ -89,24 +93,24 @@ def measure(name: str, task: Task, threads: int, to: Path) -> None:
     to.write_text(json.dumps([asdict(row) for row in rows]))
 
 
-def _rows(name: str, suite: Suite, quick: bool, threads: int) -> list[Row]:
+def _rows(name: str, suite: Suite, quick: bool, threads: int, device: str) -> list[Row]:
     tasks = [
-        Task(subject, quick, suite.memory, repeat)
+        Task(subject, quick, memory, device, number, process)
+        for number in range(1 if quick else suite.runs)
         for subject in suite.subjects
-        for repeat in range(1 if quick else suite.repeats)
+        for memory in ((suite.memory, "default") if suite.default_memory else (suite.memory,))
+        for process in range(1 if quick or memory != suite.memory else suite.processes)
     ]
-    if suite.default_memory:
-        tasks += [Task(subject, quick, "default") for subject in suite.subjects]
     with tempfile.TemporaryDirectory() as folder:
-        return combine([_child(name, task, threads, Path(folder)) for task in tasks])
+        return combine((task.run, _child(name, task, threads, Path(folder))) for task in tasks)
 
 
 def _child(name: str, task: Task, threads: int, folder: Path) -> list[Row]:
     to = folder / "rows.json"
     command = [sys.executable, "-m", "benchmarks", "measure", name]
     command += ["--threads", str(threads), "--to", str(to), "--task", json.dumps(asdict(task))]
-    environment = machine.environment(threads, task.memory) | _backend(task.subject)
-    # What the first repeat has compiled need not be compiled again by the others.
+    environment = machine.environment(threads, task.memory, task.device) | _backend(task.subject)
+    # What the first process has compiled need not be compiled again by the others.
     environment |= {
         "JAX_COMPILATION_CACHE_DIR": str(folder / "jax"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",

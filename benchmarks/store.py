@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ __all__ = ["Result", "Row", "combine"]
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement: what was measured, the values, and how far the repeats spread.
+    """One measurement: what was measured, the values, and how far two runs of it differ.
 
-    A spread is that of the repeats from the largest to the smallest, relative to their median.
+    A spread is the difference between the runs' values, relative to the one that is reported.
     """
 
     what: dict[str, Any]
@@ -24,23 +25,30 @@ class Row:
     spread: dict[str, float] = field(default_factory=dict)
 
 
-def combine(repeats: Sequence[Iterable[Row]]) -> list[Row]:
-    """Return one row for all repeats of the same measurement: medians, and their spread."""
-    together: dict[str, list[Row]] = {}
-    for rows in repeats:
+def combine(processes: Iterable[tuple[int, Iterable[Row]]]) -> list[Row]:
+    """Return one row for all that processes, each of a run, have measured of the same.
+
+    A value is the median of all processes. Its spread is how far the medians of the runs differ:
+    what a reader must expect who runs it all once more.
+    """
+    together: dict[str, dict[int, list[Row]]] = {}
+    for run, rows in processes:
         for row in rows:
-            together.setdefault(json.dumps(row.what, sort_keys=True), []).append(row)
-    return [_combined(rows) for rows in together.values()]
+            what = json.dumps(row.what, sort_keys=True)
+            together.setdefault(what, {}).setdefault(run, []).append(row)
+    return [_combined(list(runs.values())) for runs in together.values()]
 
 
-def _combined(rows: list[Row]) -> Row:
+def _combined(runs: list[list[Row]]) -> Row:
+    what, names = runs[0][0].what, runs[0][0].values
     values, spread = {}, {}
-    for name in rows[0].values:
-        runs = [row.values[name] for row in rows]
-        values[name] = statistics.median(runs)
+    for name in names:
+        found = [[row.values[name] for row in rows] for rows in runs]
+        values[name] = statistics.median(itertools.chain(*found))
         if len(runs) > 1 and values[name] > 0:
-            spread[name] = (max(runs) - min(runs)) / values[name]
-    return Row(rows[0].what, values, spread)
+            medians = [statistics.median(one) for one in found]
+            spread[name] = (max(medians) - min(medians)) / values[name]
+    return Row(what, values, spread)
 
 
 @dataclass(frozen=True)

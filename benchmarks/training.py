@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import devices
 from benchmarks.harness import Task, timed
 from benchmarks.store import Row
 from examples.data import Batch, Data, Split
@@ -39,14 +40,14 @@ def measure(task: Task) -> list[Row]:
         with TemporaryDirectory() as folder, ExitStack() as stack:
             steps = {}
             for layer in LAYERS:
-                run = Run(Settings(name, framework, layer, device="cpu"), Path(folder))
+                run = Run(Settings(name, framework, layer, device=task.device), Path(folder))
                 run.experiment = _calm(run.experiment)
                 run._data = _data(run.experiment)
                 steps[layer] = stack.enter_context(_FRAMEWORKS[framework](run))
             what = {"framework": task.subject, "experiment": name, "size": run.experiment.batch}
             baselines = dict.fromkeys(LAYERS, "dropout")
             # Several at a time, as in training: after another model the caches are cold.
-            rounds = task.rounds(10, least=0.03, warm_up=1)
+            rounds = task.rounds(12, least=0.03, warm_up=1)
             rows += timed(what, steps, baselines, rounds)
     return rows
 
@@ -87,10 +88,12 @@ def _torch(run: Run) -> Iterator[Step]:
         training.model.train()
         x, y = map(training.tensor, _batch(run))
         state: Any = None
+        _, wait = devices.on_torch(run.settings.device)
 
         def step() -> None:
             nonlocal state
             _, state = training.step(x, y, state)
+            wait()
 
         yield step
 

@@ -16,7 +16,7 @@ import quantal
 import quantal.jax.equinox
 import quantal.jax.linen
 import quantal.jax.nnx
-from benchmarks import layers
+from benchmarks import devices, layers
 from benchmarks.harness import Task
 from benchmarks.layers import ALPHA, RATE, Candidate
 from benchmarks.store import Row
@@ -50,7 +50,10 @@ class Jax:
 
     modes = ("compiled", "eager")
     dtypes = ("bfloat16", "float16")  # float64 needs another mode of JAX as a whole
-    samplers_take_seconds = True
+    largest_slow = layers.LARGE  # beyond it a call takes more than a minute
+
+    def __init__(self, device: str = "cpu") -> None:
+        devices.on_jax(device)
 
     def dropout(self, **options: Any) -> Layer:
         """Return Flax's own layer."""
@@ -125,4 +128,4 @@ def _equinox(layer: eqx.Module) -> Layer:
 
 def measure(task: Task) -> list[Row]:
     """Measure the cost of layers."""
-    return layers.measure(Jax(), task)
+    return layers.measure(Jax(task.device), task)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import keras
 import numpy as np
 
 import quantal
-from benchmarks import layers
+from benchmarks import devices, layers
 from benchmarks.harness import Task
 from benchmarks.layers import ALPHA, RATE, Candidate
 from benchmarks.store import Row
@@ -60,14 +61,19 @@ class Multiply(keras.layers.Layer):
 
 
 class Keras:
-    """Keras as its backend runs it; on TensorFlow also eagerly and compiled by XLA."""
+    """Keras as its backend runs it by default, and in its other ways."""
 
-    modes = {"tensorflow": ("graph", "eager", "XLA"), "jax": ("compiled",), "torch": ("eager",)}[
-        BACKEND
-    ]
+    modes = {
+        "tensorflow": ("graph", "eager", "XLA"),
+        "jax": ("compiled", "eager"),
+        "torch": ("eager", "compiled"),
+    }[BACKEND]
     # float64 is another mode of JAX as a whole.
     dtypes = ("bfloat16", "float16", "float64")[: 2 if BACKEND == "jax" else 3]
-    samplers_take_seconds = BACKEND == "jax"
+    largest_slow = layers.LARGE if BACKEND == "jax" else 2**24
+
+    def __init__(self, device: str = "cpu") -> None:
+        self.wait = _DEVICES[BACKEND](device)
 
     def dropout(self, seed: Any = 1) -> Any:
         """Return Keras's own layer."""
@@ -109,7 +115,13 @@ class Keras:
         layer.dtype_policy = keras.dtype_policies.DTypePolicy(dtype)
         draw = np.random.default_rng(0).standard_normal
         x, upstream = (keras.ops.cast(draw(shape, np.float32), dtype) for _ in range(2))
-        return _STEPS[BACKEND](layer, x, upstream, mode)
+        call = _STEPS[BACKEND](layer, x, upstream, mode)
+
+        def waiting() -> None:
+            call()
+            self.wait()
+
+        return waiting
 
 
 def _tensorflow(layer: Any, x: Any, upstream: Any, mode: str) -> Callable[[], object]:
@@ -136,11 +148,12 @@ def _jax(layer: Any, x: Any, upstream: Any, mode: str) -> Callable[[], object]:
         return y, pull(upstream), state
 
     state = [variable.value for variable in layer.non_trainable_variables]
-    compiled = jax.jit(run).lower(state, x, upstream).compile()
+    if mode == "compiled":
+        run = jax.jit(run).lower(state, x, upstream).compile()
 
     def call() -> None:
         nonlocal state
-        y, gradient, state = compiled(state, x, upstream)
+        y, gradient, state = run(state, x, upstream)
         jax.block_until_ready((y, gradient))
 
     return call
@@ -149,13 +162,28 @@ def _jax(layer: Any, x: Any, upstream: Any, mode: str) -> Callable[[], object]:
 def _torch(layer: Any, x: Any, upstream: Any, mode: str) -> Callable[[], object]:
     x = x.detach().requires_grad_()
 
+    forward = _graph(layer) if mode == "compiled" else functools.partial(layer, training=True)
+
     def call() -> None:
-        layer(x, training=True).backward(upstream)
+        forward(x).backward(upstream)
         x.grad = None
 
     return call
 
 
+@functools.cache  # one for all sizes
+def _graph(layer: Any) -> Callable[[Any], Any]:
+    import torch
+
+    torch._dynamo.config.recompile_limit = 64  # to it, each layer has its own code in Keras
+    return torch.compile(lambda x: layer(x, training=True), dynamic=True)
+
+
+_DEVICES: dict[str, Callable[[str], Any]] = {
+    "tensorflow": devices.on_tensorflow,
+    "jax": devices.on_jax,
+    "torch": lambda kind: devices.on_torch(kind)[1],
+}
 _STEPS: dict[str, Callable[..., Callable[[], object]]] = {
     "tensorflow": _tensorflow,
     "jax": _jax,
@@ -165,4 +193,4 @@ _STEPS: dict[str, Callable[..., Callable[[], object]]] = {
 
 def measure(task: Task) -> list[Row]:
     """Measure the cost of layers."""
-    return layers.measure(Keras(), task)
+    return layers.measure(Keras(task.device), task)

@@ -25,7 +25,7 @@ def measure(task: Task) -> list[Row]:
     def dropout(x: NDArray[Any]) -> NDArray[Any]:
         return x * ((rng.random(x.shape, np.float32) < law.retain) * np.float32(1 / law.retain))
 
-    for size in layers.CHOSEN[:1] if task.quick else layers.CHOSEN:
+    for size in layers.SIZES[:1] if task.quick else layers.SIZES:
         x = np.ones(layers.shape(size), np.float32)
         calls = {
             layers.DROPOUT: lambda x=x: dropout(x),
@@ -36,5 +36,5 @@ def measure(task: Task) -> list[Row]:
         }
         what = {"group": "all", "memory": task.memory, "mode": "eager", "dtype": "float32"}
         baselines = dict.fromkeys(calls, layers.DROPOUT)
-        rows += timed(what | {"size": size}, calls, baselines, task.rounds(2, fewest=3))
+        rows += timed(what | {"size": size}, calls, baselines, task.rounds(layers.seconds(size)))
     return rows

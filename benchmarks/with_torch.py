@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import quantal
 import quantal.torch
-from benchmarks import layers
+from benchmarks import devices, layers
 from benchmarks.harness import Task
 from benchmarks.layers import ALPHA, RATE, Candidate
 from benchmarks.store import Row
@@ -29,10 +29,8 @@ def two_gammas(x: Tensor, law: quantal.Dilution) -> Tensor:
 
 def beta(x: Tensor, law: quantal.Dilution) -> Tensor:
     """Dilute with p from torch's Beta distribution."""
-    p = torch.distributions.Beta(
-        torch.tensor(law.alpha, dtype=x.dtype), torch.tensor(law.beta, dtype=x.dtype)
-    ).sample(x.shape)
-    return _masked(x, p, law)
+    sizes = (torch.tensor(size, dtype=x.dtype, device=x.device) for size in (law.alpha, law.beta))
+    return _masked(x, torch.distributions.Beta(*sizes, validate_args=False).sample(x.shape), law)
 
 
 def _masked(x: Tensor, p: Tensor, law: quantal.Dilution) -> Tensor:
@@ -45,7 +43,10 @@ class PyTorch:
 
     modes = ("eager", "compiled")
     dtypes = ("bfloat16", "float16", "float64")
-    samplers_take_seconds = False
+    largest_slow = 2**24
+
+    def __init__(self, device: str = "cpu") -> None:
+        self.device, self.wait = devices.on_torch(device)
 
     def dropout(self) -> nn.Module:
         """Return torch's own layer."""
@@ -81,13 +82,15 @@ class PyTorch:
     def step(
         self, layer: Layer, shape: tuple[int, ...], dtype: str, mode: str
     ) -> Callable[[], object]:
-        """Return a forward and backward pass; on a CPU, torch has nothing to wait for."""
+        """Return a forward and backward pass that waits for its results."""
         kind = getattr(torch, dtype)
-        x, upstream = torch.randn(shape).to(kind).requires_grad_(), torch.randn(shape).to(kind)
+        x, upstream = (torch.randn(shape, device=self.device).to(kind) for _ in range(2))
+        x.requires_grad_()
 
         def call() -> None:
             layer(x).backward(upstream)
             x.grad = None
+            self.wait()
 
         return call
 
@@ -100,4 +103,4 @@ def _compiled(layer: Layer) -> Layer:
 
 def measure(task: Task) -> list[Row]:
     """Measure the cost of layers."""
-    return layers.measure(PyTorch(), task)
+    return layers.measure(PyTorch(task.device), task)

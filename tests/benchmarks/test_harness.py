@@ -128,19 +128,29 @@ def test_a_quick_task_hardly_measures():
     assert Task().rounds(60, fewest=9) == Rounds(60, fewest=9)
 
 
-def test_repeats_become_a_median_and_a_spread():
-    runs = [[Row({"a": 1}, {"ratio": value})] for value in (1.0, 1.2, 0.9)]
-    (row,) = combine(runs)
-    assert row.values == {"ratio": 1.0}
-    assert row.spread == {"ratio": pytest.approx(0.3)}
+def test_processes_become_a_median_and_runs_a_spread():
+    # The medians of the runs are 1.1 and 0.8; one process that is far off moves neither.
+    measured = {0: (1.0, 1.1, 9.0), 1: (0.8, 0.1, 0.9)}
+    processes = [
+        (run, [Row({"a": 1}, {"ratio": value})])
+        for run, found in measured.items()
+        for value in found
+    ]
+    (row,) = combine(processes)
+    assert row.values == {"ratio": pytest.approx(0.95)}
+    assert row.spread == {"ratio": pytest.approx(0.3 / 0.95)}
 
 
-def test_repeats_are_told_apart_by_what_they_measured():
-    rows = combine(
-        [[Row({"a": 1}, {"x": 1.0}), Row({"a": 2}, {"x": 5.0})], [Row({"a": 1}, {"x": 3.0})]]
-    )
+def test_one_run_has_no_spread():
+    (row,) = combine([(0, [Row({}, {"x": value})]) for value in (1.0, 2.0, 4.0)])
+    assert row == Row({}, {"x": 2.0}, {})
+
+
+def test_rows_are_told_apart_by_what_they_measured():
+    first = [Row({"a": 1}, {"x": 1.0}), Row({"a": 2}, {"x": 5.0})]
+    rows = combine([(0, first), (1, [Row({"a": 1}, {"x": 3.0})])])
     assert [(row.what["a"], row.values["x"]) for row in rows] == [(1, 2.0), (2, 5.0)]
-    assert rows[1].spread == {}
+    assert [row.spread for row in rows] == [{"x": 1.0}, {}]
 
 
 def test_a_result_survives_its_file(tmp_path):

@@ -20,13 +20,13 @@ RESULTS = ROOT / "docs" / "benchmarks"
 HEADER = {
     "processor": "a processor", "threads": 2, "cores": 2, "caches": ["L1 32K", "L2 1024K"],
     "memory": "8 GiB", "system": "Linux", "load at the start": 0.1, "versions": {"torch": "9.9"},
-    "command": "nox -s bench -- torch", "date": "2026-01-01", "seconds": 60, "repeats": 3,
-    "quick": False,
+    "command": "nox -s bench -- torch", "date": "2026-01-01", "seconds": 60, "runs": 2,
+    "processes": 3, "quick": False, "device": "CPU",
 }  # fmt: skip
 
 
 def row(value, spread=0.01, **what):
-    common = {"memory": "kept", "mode": "eager", "dtype": "float32", "size": bars.LARGE}
+    common = {"memory": "kept", "mode": "eager", "dtype": "float32", "size": layers.LARGE}
     common |= {"group": "all", "candidate": layers.QSD, "baseline": layers.DROPOUT}
     values = {"ns": 4.0, "ratio": value, "low": value, "high": value, "rounds": 9}
     return Row(common | what, values, {"ratio": spread})
@@ -46,7 +46,7 @@ def test_a_bar_is_met_missed_or_not_measured():
     assert verdict(torch(row(0.5)), title).word == "met"
     assert verdict(torch(row(0.51)), title).word == "**missed**"
     assert verdict({}, title).word == "not measured"
-    assert verdict(torch(row(0.5, size=bars.SMALL)), title).word == "not measured"
+    assert verdict(torch(row(0.5, size=layers.SMALL)), title).word == "not measured"
 
 
 def test_other_memory_is_not_judged():
@@ -74,10 +74,10 @@ def test_every_bar_asks_for_a_row_of_a_suite_once():
     assert {bar.suite for bar in bars.BARS} <= set(page.SUITES)
 
 
-def test_ratios_whose_repeats_disagree_are_marked_and_counted():
+def test_ratios_whose_runs_disagree_are_marked_and_counted():
     assert ratio(row(0.5, spread=0.11)) == "0.50 \\*"
     assert ratio(row(0.5, spread=0.09)) == "0.50"
-    steady, wide = row(0.5), row(0.6, spread=0.2, size=bars.SMALL)
+    steady, wide = row(0.5), row(0.6, spread=0.2, size=layers.SMALL)
     baseline = row(1.0, spread=0.0, candidate=layers.DROPOUT)
     assert bars.unsteady(torch(steady, wide, baseline)) == (1, 2)
 
@@ -85,15 +85,20 @@ def test_ratios_whose_repeats_disagree_are_marked_and_counted():
 def test_the_page_shows_the_figures_the_commands_and_why_a_bar_is_missed(tmp_path):
     folder = tmp_path / "benchmarks"
     growth = [
-        row(0.5, group="growth", size=size, candidate=name)
+        row(0.5, size=size, candidate=name)
         for size in (2**8, 2**10)
         for name in (layers.DROPOUT, layers.QSD, layers.MULTIPLY)
     ]
-    torch(row(0.77), *growth)["torch"].write(folder)
+    gammas = row(0.031, group="slow", candidate=layers.GAMMAS, size=2**8, baseline=layers.QSD)
+    torch(*growth, row(0.77), gammas)["torch"].write(folder)
     written = page.write(folder)
     text = written.read_text()
     assert written == tmp_path / "benchmarks.md"
-    assert "| QSD | 4.00 | 0.77 |" in text
+    assert "| ns an element | 2⁸ | 2¹⁰ | 2²² |" in text
+    assert "| QSD | 4.00 | 4.00 | 4.00 |" in text
+    assert "| QSD | 0.50 | 0.50 | 0.77 |" in text
+    assert "| the paper's two gammas | 0.031 |" in text
+    assert "`nox -s bench -- torch` (2 runs of 3 processes, 60 s)" in text
     assert "≤ 0.5 | 0.770 | 1% | **missed** | `nox -s bench -- torch` |" in text
     assert re.search(r"- \*\*PyTorch, eager, 1024 × 4096.*Next: ", text, re.DOTALL)
     assert "a processor, 2 of 2 cores" in text
@@ -113,7 +118,7 @@ def test_no_results_are_an_error(tmp_path):
 
 
 def test_the_table_goes_between_the_markers_of_the_readme(tmp_path):
-    torch(row(0.41), row(1.1, size=bars.SMALL))["torch"].write(tmp_path)
+    torch(row(0.41), row(1.1, size=layers.SMALL))["torch"].write(tmp_path)
     made = readme.table(tmp_path)
     assert "| PyTorch, eager | 0.41 | 1.10 | `nox -s bench -- torch` |" in made
     text = (ROOT / "README.md").read_text()
@@ -134,10 +139,25 @@ def test_page_and_readme_are_those_of_the_results():
 
 
 def test_the_header_names_no_one():
-    text = str(machine.describe(1))
+    text = str(machine.describe(1, "cpu"))
     assert platform.node() not in text
     assert str(ROOT) not in text
     assert str(Path.home()) not in text
+
+
+def test_a_processor_alone_sees_no_gpu_and_a_gpu_is_named(tmp_path, monkeypatch):
+    assert machine.environment(1, "kept", "cpu")["CUDA_VISIBLE_DEVICES"] == "-1"
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    assert not {"CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS"} & set(
+        machine.environment(1, "kept", "gpu")
+    )
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho A card\necho Another\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert machine.describe(1, "gpu")["device"] == "A card"
+    assert machine.describe(1, "cpu")["device"] == "CPU"
 
 
 def test_more_threads_than_cores_are_refused():
@@ -189,13 +209,10 @@ def test_the_rise_of_memory_is_that_of_what_a_call_touches():
         more.close()
         return kept
 
-    peak, after = rise(call)
-    assert peak == pytest.approx(1.5 * size, rel=0.05)
-    assert after == pytest.approx(size, rel=0.05)
+    assert rise(call) == pytest.approx(1.5 * size, rel=0.05)
 
 
 def test_shapes_have_so_many_elements():
     for size in layers.SIZES:
         assert np.prod(layers.shape(size)) == size
-    for size in layers.CHOSEN:
         assert np.prod(layers.shape(size, maps=True)) == size

@@ -10,9 +10,11 @@ from pathlib import Path
 import keras
 import pytest
 
-from benchmarks import layers, page
+from benchmarks import devices, layers, page
+from benchmarks.__main__ import main
 from benchmarks.harness import Task
 from benchmarks.runner import SUITES
+from benchmarks.with_torch import PyTorch
 
 ROOT = Path(__file__).parents[2]
 BACKEND = f"keras-{keras.backend.backend()}"
@@ -35,7 +37,7 @@ def measure(suite, subject=""):
 @pytest.mark.parametrize("suite", ["torch", "jax", BACKEND])
 def test_layers(suite):
     rows = measure(suite)
-    assert {row.what["group"] for row in rows} == {"all", "growth", "dtypes", "slow"}
+    assert {row.what["group"] for row in rows} == {"all", "dtypes", "slow"}
     assert {row.what["candidate"] for row in rows} >= EVERYWHERE
     assert all(row.values["ns"] > 0 for row in rows)
 
@@ -55,10 +57,14 @@ def test_training(subject):
 
 @pytest.mark.parametrize("subject", ["torch", "jax", BACKEND])
 def test_memory(subject):
-    kept = {row.what["candidate"]: row.values["kept"] for row in measure("memory", subject)}
-    if subject == "torch":  # which counts its bytes
-        assert kept[layers.QSD] == pytest.approx(2, abs=0.01)
-        assert kept[layers.DROPOUT] == 4
+    rows = {row.what["candidate"]: row.values for row in measure("memory", subject)}
+    # What is counted, not read off the process, is right also where it is small.
+    if subject == "torch":
+        assert rows[layers.QSD]["kept"] == pytest.approx(2, abs=0.01)
+        assert rows[layers.DROPOUT]["kept"] == 4
+    else:
+        assert all(values["kept"] >= 0 for values in rows.values())
+        assert all(values["peak"] >= 8 for values in rows.values())
 
 
 @pytest.mark.parametrize("subject", ["torch", "jax", BACKEND])
@@ -96,10 +102,30 @@ def test_the_command_line(tmp_path):
     assert "### Keras on PyTorch" in (tmp_path / "results.md").read_text()
 
 
-def test_an_unknown_suite_is_named():
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "run", "pytorch"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "no such suite: pytorch; there are torch," in done.stderr
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["pytorch"], "no such suite: pytorch; there are torch,"),
+        (["law", "--device", "gpu"], "--device: expected cpu for law. Received: gpu"),
+        (["torch", "--device", "tpu"], "argument --device: invalid choice: 'tpu'"),
+    ],
+)
+def test_a_wrong_command_is_told(arguments, words, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["run", *arguments])
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("on", [devices.on_torch, devices.on_tensorflow, devices.on_jax])
+def test_a_gpu_that_is_not_there_is_refused(on):
+    with pytest.raises(SystemExit, match=r"--device: expected a GPU that .* can use"):
+        on("gpu")
+
+
+def test_no_step_of_torch_leaves_its_device():
+    # On the meta device there are no numbers, so an array made elsewhere raises.
+    framework = PyTorch("meta")
+    for one in framework.candidates("eager"):
+        if one.name == layers.BETA:
+            continue  # torch has no kernel for it there
+        framework.step(one.layer, layers.shape(2**8, one.maps), "float32", "eager")()
