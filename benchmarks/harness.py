@@ -90,7 +90,7 @@ def compare(
 
     Every call must wait for its device.
     """
-    repeats = _repeats(candidates, rounds, clock)
+    repeats = _repeats(candidates, baselines, rounds, clock)
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
     order = list(candidates)
     shuffle = random.Random(0).shuffle
@@ -129,14 +129,20 @@ def timed(
     return rows
 
 
-def _repeats(candidates: Candidates, rounds: Rounds, clock: Callable[[], float]) -> dict[str, int]:
+def _repeats(
+    candidates: Candidates,
+    baselines: Mapping[str, str],
+    rounds: Rounds,
+    clock: Callable[[], float],
+) -> dict[str, int]:
     """Warm up, and return how often to call each candidate in a round."""
     repeats = {}
     for name, call in candidates.items():
         for _ in range(rounds.warm_up):
             call()
         repeats[name] = 1
-        if rounds.most > 1:  # else each call is so long that one is all that is asked for
+        # In a single round, one call of what is slow is all that is asked for.
+        if rounds.most > 1 or name in baselines.values():
             repeats[name] = max(1, round(rounds.least / max(_time(call, 1, clock), 1e-9)))
     return repeats
 

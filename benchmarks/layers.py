@@ -97,8 +97,8 @@ def shape(size: int, maps: bool = False) -> tuple[int, ...]:
 
 
 def seconds(size: int) -> float:
-    """Return how long to compare so that two runs agree: memory is noisier than arithmetic."""
-    return 1.5 if size <= 2**18 else 3 if size < LARGE else 6
+    """Return how long to compare so that two runs agree; longer where there is a bar."""
+    return {SMALL: 1.5, LARGE: 6.0}.get(size, 1.0 if size < LARGE else 5.0)
 
 
 def measure(framework: Framework, task: Task) -> list[Row]:
@@ -137,9 +137,9 @@ def measure(framework: Framework, task: Task) -> list[Row]:
         against = [Candidate(QSD, one.layer, QSD) for one in main if one.name == QSD]
         for size in _few(SIZES, task) if slow else ():
             if size < framework.largest_slow:
-                add("slow", against + slow, size, "float32", task.rounds(2, fewest=3, warm_up=1))
+                add("slow", against + slow, size, "float32", task.rounds(1.5, fewest=3, warm_up=1))
             elif size == framework.largest_slow and task.process == 0:
-                once = task.rounds(0, fewest=1, most=1, warm_up=0)
+                once = task.rounds(0, fewest=1, most=1, least=1.0, warm_up=0)
                 add("slow", against + slow, size, "float32", once)
     return rows
 

@@ -86,6 +86,15 @@ def test_short_calls_are_repeated_within_a_round():
     assert timings["other"].ratio == 8
 
 
+def test_in_a_single_round_only_baselines_are_repeated():
+    clock = Clock()
+    rounds = Rounds(seconds=0, fewest=1, most=1, least=4.0, warm_up=0)
+    timings = ratios(clock, rounds, own=1.0, slow=2.0)
+    assert clock.calls.count("own") == 1 + 4
+    assert clock.calls.count("slow") == 1
+    assert timings["slow"].ratio == 2
+
+
 @pytest.mark.parametrize(("seconds", "expected"), [(0, 5), (20, 10), (1e9, 41)])
 def test_time_sets_the_rounds_within_limits(seconds, expected):
     rounds = Rounds(seconds, fewest=5, most=41, error=-1)  # of which no round is sure

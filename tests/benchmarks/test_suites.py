@@ -64,6 +64,9 @@ def test_memory(subject):
         assert rows[layers.DROPOUT]["kept"] == 4
     else:
         assert all(values["kept"] >= 0 for values in rows.values())
+        # Two bytes where it can be: TensorFlow keeps the coefficients, but not their making.
+        kept = 2 if subject == "jax" else 4
+        assert rows[layers.QSD]["kept"] - kept < 0.6  # the table, beside so few units
         assert all(values["peak"] >= 8 for values in rows.values())
 
 

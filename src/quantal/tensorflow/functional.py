@@ -93,6 +93,7 @@ def dilute(
 def multiply(x: Tensor, c: Tensor) -> Tensor:
     """Return x·c in the dtype of x; half precision is multiplied in float32 and rounded once."""
     wide = tf.float64 if x.dtype == tf.float64 else tf.float32
+    c = tf.stop_gradient(c)  # or else all that it is made of would be kept for a gradient
     y = tf.cast(tf.cast(x, wide) * tf.cast(c, wide), x.dtype)
     y.set_shape(x.shape)
     return y
