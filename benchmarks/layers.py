@@ -59,6 +59,10 @@ class Framework(Protocol):
         """The ways in which code runs, the usual one first."""
 
     @property
+    def usual(self) -> int:
+        """How many of them are looked at closely; the others at two sizes only."""
+
+    @property
     def dtypes(self) -> tuple[str, ...]:
         """Beside float32."""
 
@@ -119,19 +123,21 @@ def measure(framework: Framework, task: Task) -> list[Row]:
     for mode in framework.modes:
         every = framework.candidates(mode)
         main = [one for one in every if one.name in MAIN]
-        usual = mode in (framework.modes[0], "compiled")  # the others are looked at briefly
+        usual = mode in framework.modes[: framework.usual]
         if task.quick and mode != framework.modes[0]:
             every, usual = main, False
         fast = [one for one in every if not one.slow]
         if task.memory == "default":
             own = [one for one in fast if one.name != KEY and not one.maps]
-            for size in _few(CHOSEN, task) if usual else ():
+            for size in reversed(_few(CHOSEN, task)) if usual else ():
                 add("default", own, size, "float32", task.rounds(5))
             continue
-        for size in _few(SIZES if usual else CHOSEN, task):
+        # The largest first: torch compiles once for all sizes, and if it meets a small one first,
+        # then for one thread.
+        for size in reversed(_few(SIZES if usual else CHOSEN, task)):
             add("all", fast, size, "float32", task.rounds(seconds(size)))
         for dtype in framework.dtypes[: 1 if task.quick else None] if usual else ():
-            for size in _few(CHOSEN, task):
+            for size in reversed(_few(CHOSEN, task)):
                 add("dtypes", main, size, dtype, task.rounds(seconds(size) / 2))
         slow = [one for one in every if one.slow]
         against = [Candidate(QSD, one.layer, QSD) for one in main if one.name == QSD]

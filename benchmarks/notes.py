@@ -19,7 +19,8 @@ NAMES = {
 OWN = {
     "torch": """\
 The own dropout is `torch.nn.Dropout`, the spatial one `Dropout2d`; compiled graphs are made with
-`dynamic=True`, once for all sizes. The samplers break a graph, so they are eager only.""",
+`dynamic=True`, once for all sizes, at the largest of them. The samplers break a graph, so they are
+eager only.""",
     "jax": """\
 The own dropout is `flax.nnx.Dropout`, and QSD is `quantal.jax.nnx.QSD`, unless a name says
 otherwise. A step is one compiled program with the key as an argument; eager, each operation of it

@@ -46,7 +46,10 @@ def text(results: Results, plots_in: str) -> str:
     ]
     if any(result.header["quick"] for result in results.values()):
         parts.append("**Made by `--quick`: these figures mean nothing.**")
-    parts += [notes.HOW, _machines(results), "## The bars", _bars(results)]
+    parts += [notes.HOW, _machines(results)]
+    if results.keys() == SUITES.keys():
+        parts.append(_duration(results))
+    parts += ["## The bars", _bars(results)]
     parts += ["## Cost of a layer", notes.COST]
     for suite, name in notes.NAMES.items():
         if suite in results:
@@ -101,6 +104,11 @@ def _machines(results: Results) -> str:
         for machine, suites in lines.items()
     ]
     return "\n".join(shown)
+
+
+def _duration(results: Results) -> str:
+    minutes = sum(result.header["seconds"] for result in results.values()) / 60
+    return f"`nox -s bench`, which is all of it: {minutes:.0f} minutes."
 
 
 def _bars(results: Results) -> str:

@@ -30,8 +30,8 @@ _BYTES = 16  # an element of input, output, upstream gradient and gradient in fl
 
 def growth(result: Result, path: Path) -> None:
     """Draw the cost of an element against the number of elements, a panel for each mode."""
-    first = result.find(group="all", size=result.rows[0].what["size"])
-    modes = list(dict.fromkeys(row.what["mode"] for row in first))
+    smallest = min(row.what["size"] for row in result.rows)
+    modes = list(dict.fromkeys(row.what["mode"] for row in result.find(group="all", size=smallest)))
     figure = _figure(4.5 * len(modes), 3.4)
     for number, mode in enumerate(modes, 1):
         axes = figure.add_subplot(1, len(modes), number)

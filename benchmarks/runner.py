@@ -34,7 +34,7 @@ class Suite:
     module: str
     subjects: tuple[str, ...] = ("",)
     runs: int = 2
-    processes: int = 3
+    processes: int = 2
     memory: str = "kept"
     default_memory: bool = False
     on_gpu: bool = False

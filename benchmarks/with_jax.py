@@ -49,6 +49,7 @@ class Jax:
     """One compiled program for a pass; eager, a program for each operation."""
 
     modes = ("compiled", "eager")
+    usual = 1
     dtypes = ("bfloat16", "float16")  # float64 needs another mode of JAX as a whole
     largest_slow = layers.LARGE  # beyond it a call takes more than a minute
 

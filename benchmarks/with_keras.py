@@ -68,6 +68,7 @@ class Keras:
         "jax": ("compiled", "eager"),
         "torch": ("eager", "compiled"),
     }[BACKEND]
+    usual = 1
     # float64 is another mode of JAX as a whole.
     dtypes = ("bfloat16", "float16", "float64")[: 2 if BACKEND == "jax" else 3]
     largest_slow = layers.LARGE if BACKEND == "jax" else 2**24

@@ -42,6 +42,7 @@ class PyTorch:
     """Eager code, and graphs compiled once for all sizes."""
 
     modes = ("eager", "compiled")
+    usual = 2
     dtypes = ("bfloat16", "float16", "float64")
     largest_slow = 2**24
 

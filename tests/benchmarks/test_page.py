@@ -79,7 +79,8 @@ def test_ratios_whose_runs_disagree_are_marked_and_counted():
     assert ratio(row(0.5, spread=0.09)) == "0.50"
     steady, wide = row(0.5), row(0.6, spread=0.2, size=layers.SMALL)
     baseline = row(1.0, spread=0.0, candidate=layers.DROPOUT)
-    assert bars.unsteady(torch(steady, wide, baseline)) == (1, 2)
+    unseen = row(0.05, spread=0.2, group="dtypes", dtype="float16", candidate=layers.MULTIPLY)
+    assert bars.unsteady(torch(steady, wide, baseline, unseen)) == (1, 2)
 
 
 def test_the_page_shows_the_figures_the_commands_and_why_a_bar_is_missed(tmp_path):

@@ -86,7 +86,9 @@ def spread(
         # No graph knows generators: this breaks it, and one that must be whole is torch's error.
         # (A decorator would load the compiler at import.)
         outside = torch.compiler.disable(draw)
-        drawn = outside(made, mask_shape, p_shape, Native(generator, x.device))
+        drawn: tuple[Tensor, Tensor] = outside(
+            made, mask_shape, p_shape, Native(generator, x.device)
+        )
     elif not isinstance(generator, Key):
         drawn = draw(made, mask_shape, p_shape, Native(generator, x.device))
     elif torch.compiler.is_compiling():
