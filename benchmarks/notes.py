@@ -63,19 +63,20 @@ KNEES = {
 Flat is right. On the left the cost is that of the calls alone, shared by ever more elements: QSD
 makes more of them than dropout (see [where the time goes](#where-the-time-goes)), so it is the
 dearer one there. From 2¹⁵ elements on torch shares an operation between the threads. On the right
-the arrays leave the caches, whose sizes are marked; the table of the law, half a megabyte, has to
-stay in L2 beside them. Compiled code has one kernel for each pass, and the fixed cost of entering
-it.""",
+the arrays leave the caches, whose sizes are marked: the bare multiplication rises, while the others
+draw random numbers, which costs more than memory does. Compiled code has one kernel for each pass,
+and the fixed cost of entering it.""",
     "jax": """\
 Flat is right. On the left is the price of entering a compiled program, and of sharing its work with
-the second thread: XLA does so for QSD at every size, for dropout only from 2¹² elements on, which
-is the step in its curve. Then random bits are the largest part; QSD needs a quarter of them. At 2²⁴
-each array has 64 MiB, and such blocks come anew from the kernel in every step, however the C
-library is set: the rise is that of clearing them, and the bare multiplication shows it too.""",
+the second thread. XLA does so for QSD at every size, as it counts the whole table as read, but for
+dropout only from 2¹² elements on and for the bare multiplication from 2¹⁶, which are the steps in
+their curves. Then random bits are the largest part; QSD needs a quarter of them. At 2²⁴ each array
+has 64 MiB, and such blocks come anew from the kernel in every step, however the C library is set:
+the rise is that of clearing them, and the bare multiplication shows it too. For dropout it begins
+at 2²², as its temporary arrays are twice as large (see [memory](#memory)) and lie in one block.""",
     "keras-tensorflow": """\
 Flat is right. On the left is the price of a function call of TensorFlow, and in QSD of three more,
-into the parts that XLA compiles. Sizes are rounded up by at most an eighth for these. At 2²⁴ arrays
-of 64 MiB come anew from the kernel in every step, as in JAX.""",
+into the parts that XLA compiles. Sizes are rounded up by at most an eighth for these.""",
     "keras-jax": """\
 Flat is right. On the left is the price of entering a compiled program and of handing on the state
 of the seed generators. The rest is as in [JAX](#jax).""",

@@ -32,7 +32,7 @@ def growth(result: Result, path: Path) -> None:
     """Draw the cost of an element against the number of elements, a panel for each mode."""
     smallest = min(row.what["size"] for row in result.rows)
     modes = list(dict.fromkeys(row.what["mode"] for row in result.find(group="all", size=smallest)))
-    figure = _figure(4.5 * len(modes), 3.4)
+    figure = _figure(4.8 * len(modes), 3.8)
     for number, mode in enumerate(modes, 1):
         axes = figure.add_subplot(1, len(modes), number)
         for name, style in STYLES.items():
@@ -43,11 +43,12 @@ def growth(result: Result, path: Path) -> None:
                 axes.plot(sizes, [row.values["ns"] for row in rows], label=name, **style)
         _caches(axes, result)
         axes.set(xscale="log", yscale="log", title=f"{result.suite}, {mode}")
-        axes.set(xlabel="elements", ylabel="ns an element, forward and backward")
+        passes = "forward" if result.suite == "numpy" else "forward and backward"
+        axes.set(xlabel="elements", ylabel=f"ns an element, {passes}")
         axes.set_xscale("log", base=2)
         axes.grid(alpha=0.3)
         if number == 1:  # the others have the same lines, or fewer
-            axes.legend(fontsize=7)
+            figure.legend(loc="outside lower center", ncols=2 * len(modes), fontsize=7)
     _save(figure, path)
 
 
