@@ -8,7 +8,7 @@ from pathlib import Path
 from examples.progress import watch
 from examples.run import train, train_together
 from examples.settings import Settings
-from quantal.checks import wrong_value
+from quantal._errors import wrong_value
 
 __all__ = ["demo"]
 

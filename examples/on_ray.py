@@ -7,7 +7,7 @@ from pathlib import Path
 
 from examples.run import train, train_together
 from examples.sweep import ROOT, Job, Outcome
-from quantal.checks import require
+from quantal._errors import require
 
 __all__ = ["on_a_cluster"]
 

@@ -30,7 +30,7 @@ from examples.data import Batch, Data, batches, load, steps
 from examples.data.batches import evaluation
 from examples.progress import Watch
 from examples.settings import Settings, write_whole
-from quantal.checks import wrong_value
+from quantal._errors import wrong_value
 from quantal.keys import Key
 
 __all__ = ["Run", "train", "train_together"]

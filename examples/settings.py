@@ -11,7 +11,7 @@ from typing import Any
 
 import quantal
 from examples.experiments import LAYERS, Experiment, experiment
-from quantal.checks import wrong_type, wrong_value
+from quantal._errors import wrong_type, wrong_value
 
 __all__ = ["BACKENDS", "Settings", "write_whole"]
 

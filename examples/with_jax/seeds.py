@@ -14,7 +14,7 @@ from examples.run import Run
 from examples.with_jax.devices import at_work
 from examples.with_jax.steps import Plan, State, step
 from examples.with_jax.train import Trainer
-from quantal.checks import wrong_value
+from quantal._errors import wrong_value
 
 __all__ = ["train_seeds"]
 

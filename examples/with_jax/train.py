@@ -21,7 +21,7 @@ from examples.with_jax.devices import Place, at_work
 from examples.with_jax.models import build
 from examples.with_jax.steps import Plan, State, compiled, optimiser
 from examples.with_jax.weights import dump, load
-from quantal.jax.bits import typed_key
+from quantal.jax._random_bits import typed_key
 
 __all__ = ["Trainer", "train"]
 
