@@ -18,8 +18,7 @@ from jax import numpy as jnp
 from quantal import table as host
 from quantal.dilution import Dilution
 from quantal.jax import _random_bits as bits
-from quantal.keys import Key
-from quantal.table import CELLS
+from quantal.keys import CELLS, Key
 
 __all__ = ["OwnDraw", "OwnTable", "PSharedDraw", "PSharedTable", "coefficients", "table_on_device"]
 
