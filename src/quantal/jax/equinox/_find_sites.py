@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 
 from quantal._selection import Place
+from quantal.jax._parameters import described
 from quantal.jax._source_scan import DropoutScan
 from quantal.jax.equinox._layer import QSD
 from quantal.sites import Site
@@ -39,7 +40,7 @@ def places(model: Any) -> list[Place]:
 
 def _site(name: str, dropout: Any) -> Site:
     if isinstance(dropout, QSD):
-        return Site.of(name, "QSD", dropout)
+        return Site.of(name, "QSD", described(dropout))
     kind = type(dropout).__name__
     reason = "" if type(dropout) is eqx.nn.Dropout else f"{kind} is a class of its own"
     return Site(name, kind, dropout.p, unreached=reason)

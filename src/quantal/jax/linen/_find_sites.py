@@ -9,6 +9,7 @@ from typing import Any
 from flax import linen as nn
 
 from quantal._selection import Place
+from quantal.jax._parameters import described
 from quantal.jax._source_scan import DropoutScan
 from quantal.jax.linen._attention import QSDDotProductAttention
 from quantal.jax.linen._layer import QSD
@@ -34,7 +35,7 @@ def site_of(module: Any) -> Site | None:
     """Return the site of a module that drops units by itself; of any other, None."""
     name, kind, reason = "/".join(module.path), type(module).__name__, ""
     if isinstance(module, QSD):
-        return Site.of(name, "QSD", module)
+        return Site.of(name, "QSD", described(module))
     if isinstance(module, nn.Dropout):
         # What nn.vmap and the like have lifted comes by here inside of them, as it was before.
         if type(module).__call__ is not nn.Dropout.__call__:

@@ -9,6 +9,7 @@ from flax import nnx
 
 from quantal._selection import Place
 from quantal.jax._private_api import attention_weights
+from quantal.jax._parameters import described
 from quantal.jax._source_scan import DropoutScan
 from quantal.jax.nnx._attention import QSDAttention
 from quantal.jax.nnx._layer import QSD
@@ -32,7 +33,7 @@ def places(model: Any) -> Iterator[Place]:
 def _site(name: str, module: nnx.Module) -> Site | None:
     kind, reason = type(module).__name__, ""
     if isinstance(module, QSD):
-        return Site.of(name, "QSD", module)
+        return Site.of(name, "QSD", described(module))
     if isinstance(module, nnx.Dropout):
         if type(module) is not nnx.Dropout:
             reason = f"{kind} is a class of its own"
