@@ -17,7 +17,7 @@ from quantal.jax._parameters import Number, Rate, law_of, table_of
 from quantal.jax._random_bits import typed_key
 from quantal.keys import Key
 
-__all__ = ["dilute"]
+__all__ = ["DILUTE", "dilute"]
 
 
 def dilute(
@@ -82,7 +82,7 @@ def dilute(
     if known == 1:
         return jnp.zeros_like(x)
     table = table_of(law, OwnTable if p_shape is None else PSharedTable)
-    return _dilute(x, typed_key(key), table, mask_shape, p_shape)
+    return _quantal_dilute(x, typed_key(key), table, mask_shape, p_shape)
 
 
 def _is_floating(x: Any) -> bool:
@@ -90,7 +90,7 @@ def _is_floating(x: Any) -> bool:
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4))  # also in eager code: one dispatch
-def _dilute(x: jax.Array, key: jax.Array, table: Any, *shapes: Any) -> jax.Array:
+def _quantal_dilute(x: jax.Array, key: jax.Array, table: Any, *shapes: Any) -> jax.Array:
     def multiply(x: jax.Array, draw: Any, table: Any) -> jax.Array:
         c = draw.coefficients(table)
         # Half precision is multiplied in float32, so that only the product is rounded.
@@ -109,3 +109,7 @@ def _dilute(x: jax.Array, key: jax.Array, table: Any, *shapes: Any) -> jax.Array
     if sharding.mesh.explicit_axes:  # else the compiler itself draws each shard where it is used
         product = jax.sharding.auto_axes(product, out_sharding=sharding.spec)
     return product(x, key, table)
+
+
+DILUTE = _quantal_dilute.__name__
+"""The name under which every draw stands in a program."""

@@ -23,19 +23,21 @@ def is_dropout(node: Any) -> bool:
 
 def places(model: Any) -> list[Place]:
     """Return every place of a model where units are dropped."""
-    found: list[Place] = []
-    scan = DropoutScan(eqx.Module, (eqx.nn.Dropout,))
+    dropout: list[Place] = []
+    modules: list[tuple[str, Any]] = []
 
     def visit(path: Any, node: Any) -> bool:
-        name = name_of(path)
         if is_dropout(node):
-            found.append(Place(_site(name, node), node))
+            dropout.append(Place(_site(name_of(path), node), node))
         elif isinstance(node, eqx.Module):
-            found.extend(scan.places(name, node))
+            modules.append((name_of(path), node))
         return is_dropout(node)
 
     jax.tree_util.tree_leaves_with_path(model, is_leaf=visit, is_leaf_takes_path=True)
-    return found
+    scan = DropoutScan(eqx.Module, (eqx.nn.Dropout,))
+    known = {id(place.module) for place in dropout}
+    literal = [place for name, module in modules for place in scan.places(name, module, known)]
+    return dropout + literal
 
 
 def _site(name: str, dropout: Any) -> Site:
