@@ -10,7 +10,6 @@ from quantal._selection import Alpha, Pattern, Place, Selection
 from quantal.jax._example import Example, runner
 from quantal.jax._watch import unknown_places
 from quantal.jax.nnx._find_sites import places
-from quantal.jax.nnx._layer import QSD
 from quantal.jax.nnx._swap import swap, unswap
 from quantal.sites import Sites
 

@@ -8,8 +8,8 @@ from typing import Any
 from flax import nnx
 
 from quantal._selection import Place
-from quantal.jax._private_api import attention_weights
 from quantal.jax._parameters import described
+from quantal.jax._private_api import attention_weights
 from quantal.jax._source_scan import DropoutScan
 from quantal.jax.nnx._attention import QSDAttention, is_plain_attention
 from quantal.jax.nnx._bridge import bridged_site
@@ -27,9 +27,7 @@ def places(model: Any) -> Iterator[Place]:
         if isinstance(module, nnx.Module)
     }
     known = set(map(id, modules.values()))
-    scan = DropoutScan(
-        nnx.Module, (nnx.Dropout,), (nnx.dot_product_attention, attention_weights())
-    )
+    scan = DropoutScan(nnx.Module, (nnx.Dropout,), (nnx.dot_product_attention, attention_weights()))
     for name, module in modules.items():
         if (site := _site(name, module)) is not None:
             yield Place(site, module)
