@@ -1,6 +1,7 @@
-"""QSD for JAX: `dilute` for any library; the layers are in ``nnx``, ``linen`` and ``equinox``.
+"""QSD for JAX: `dilute` for any library.
 
-These three load when they are first used: importing this module loads neither Flax nor Equinox.
+``nnx``, ``linen``, ``equinox`` and ``haiku`` are each for one library. They load when they are first
+used: importing this module loads none of the libraries.
 """
 
 from typing import TYPE_CHECKING
