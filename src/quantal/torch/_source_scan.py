@@ -16,7 +16,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import nn
 
-from quantal.torch._reroute import REROUTED
+from quantal.torch._private_api import attention_implementation
+from quantal.torch._reroute import ROUTES, Route
 
 __all__ = ["Call", "calls"]
 
@@ -39,15 +40,15 @@ class Call(NamedTuple):
         The function, as the code has it.
     rate : float
         The rate; NaN if it cannot be read, as that of a local variable.
-    through : str
-        The name of torch's function that draws in the end, if it can be rerouted.
+    route : Route or None
+        How torch's function that draws in the end is rerouted, if it can be.
     unreached : str
         Why it cannot.
     """
 
     written: str
     rate: float
-    through: str
+    route: Route | None
     unreached: str
 
 
@@ -64,12 +65,11 @@ def _judged(call: ast.Call, names: _Names) -> Call | None:
     asked = bool(passed.keys() & {"dropout", "dropout_p"})
     called = _value(call.func, names)
     if called is None and asked:  # a local variable
-        config = getattr(names["self"], "config", None)
-        called = _ATTENTION.get(getattr(config, "_attn_implementation", ""))
-    through = unreached = ""
+        called = _ATTENTION.get(attention_implementation(names["self"]))
+    route, unreached = None, ""
     known = isinstance(called, Hashable)
-    if known and called in REROUTED:
-        through = called.__name__
+    if known and called in ROUTES:
+        route = ROUTES[called]
     elif known and called in _OTHER_LAWS:
         unreached = "this function follows a law other than dropout's"
     elif not asked or isinstance(called, type | nn.Module | MethodType) or _near(called, names):
@@ -82,7 +82,7 @@ def _judged(call: ast.Call, names: _Names) -> Call | None:
     if rate == 0 and (not rates or isinstance(rates[0], ast.Constant)):
         return None
     rate = rate if isinstance(rate, int | float) else math.nan
-    return Call(ast.unparse(call.func), rate, through, unreached)
+    return Call(ast.unparse(call.func), rate, route, unreached)
 
 
 @functools.cache
