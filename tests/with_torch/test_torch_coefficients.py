@@ -57,7 +57,7 @@ def test_a_key_gives_the_coefficients_of_numpy(shape, law):
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 4), (64,), (5, 7), (2, 3, 1), (2, 3, 9)])
 def test_other_devices_draw_what_numpy_draws_for_cpus(shape):
     cpu = torch.device("cpu")
-    here, there = source(KEY, cpu, Code.EAGER), source(KEY, cpu, Code.TRACED)
+    here, there = source(KEY, cpu, Code.EAGER), source(KEY, cpu, Code.TRANSFORMED)
     assert type(here) is KeyOnCPU
     assert type(there) is type(source(KEY, torch.device("meta"), Code.EAGER)) is KeyOnDevice
     for name in ("indices", "shared_indices", "levels"):

@@ -7,10 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from quantal._errors import wrong_value
 from quantal.keys import Key
 from quantal.torch._draws import SharedDraw, UnitDraw, draw, draw_by_key_in_graph
-from quantal.torch._private_api import Code
+from quantal.torch._private_api import Code, is_plain, kind_of_code
 from quantal.torch._random_bits import Shape, source
+from quantal.torch._special_tensors import (
+    coefficients_like,
+    distributed_by_key,
+    is_distributed,
+)
 from quantal.torch._tables import DeviceTables
 
 __all__ = ["apply_coefficients", "zeros"]
@@ -46,15 +52,38 @@ def apply_coefficients(
     calls : Tensor, optional
         In compiled code, a count to be folded into the key and increased.
     """
-    if code is not Code.COMPILED:
+    if code is Code.EAGER:
         drawn = draw(tables, mask_shape, p_shape, source(generator, x.device, code))
-        if code is Code.EAGER:
-            return _Multiply.apply(x, tables, drawn, inplace)
-    else:
-        drawn = _draw_in_graph(x, tables, mask_shape, p_shape, generator, calls)
+        return _Multiply.apply(x, tables, drawn, inplace)
     # The bare product: a compiler chooses for itself what to keep for the backward pass, and every
     # transform knows it.
-    return _product(x, drawn.look_up(tables, code), inplace)
+    c = _coefficients(x, tables, mask_shape, p_shape, generator, code, calls)
+    return _product(x, c, inplace)
+
+
+def _coefficients(
+    x: Tensor,
+    tables: DeviceTables,
+    mask_shape: Shape,
+    p_shape: Shape | None,
+    generator: torch.Generator | Key | None,
+    code: Code,
+    calls: Tensor | None,
+) -> Tensor:
+    """Draw coefficients where somebody looks on."""
+    distributed = not is_plain(x) and is_distributed(x)
+    if generator is None and (distributed or code is Code.RECORDED):
+        return coefficients_like(x, tables, mask_shape, p_shape)
+    if distributed and isinstance(generator, Key) and code is Code.TRANSFORMED:
+        return distributed_by_key(x, tables, mask_shape, p_shape, generator)
+    if distributed or (code is Code.RECORDED and not torch.compiler.is_compiling()):
+        what = "a DTensor" if distributed else "torch.jit.trace"
+        raise wrong_value("generator", f"None for {what}", generator)
+    if code is Code.TRANSFORMED:
+        drawn = draw(tables, mask_shape, p_shape, source(generator, x.device, code))
+    else:
+        drawn = _draw_in_graph(x, tables, mask_shape, p_shape, generator, calls)
+    return drawn.look_up(tables, code)
 
 
 def zeros(x: Tensor, inplace: bool) -> Tensor:
@@ -106,6 +135,7 @@ class _Multiply(torch.autograd.Function):
         ctx.save_for_forward(cell, other)
         # The same for all calls, so no concern of saved-tensor hooks.
         ctx.tables, ctx.kind, ctx.shape = tables, type(drawn), shape
+        ctx.inplace = inplace
         if inplace:
             ctx.mark_dirty(x)
         return _Multiply.product(x, drawn.look_up(tables, Code.EAGER), inplace)
@@ -119,13 +149,17 @@ class _Multiply(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         drawn = ctx.kind(*ctx.saved_tensors, *ctx.shape)
-        if torch.is_grad_enabled():  # create_graph=True
+        code = kind_of_code(upstream)  # another one, if gradients are batched, say
+        if code is not Code.EAGER:
+            gradient = _product(upstream, drawn.look_up(ctx.tables, code))
+        elif torch.is_grad_enabled():  # create_graph=True
             gradient = _Multiply.apply(upstream, ctx.tables, drawn, False)
         else:
-            gradient = _Multiply.product(upstream, drawn.look_up(ctx.tables, Code.EAGER))
+            gradient = _Multiply.product(upstream, drawn.look_up(ctx.tables, code))
         return gradient, None, None, None
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
         drawn = ctx.kind(*ctx.saved_tensors, *ctx.shape)
-        return _product(tangent, drawn.look_up(ctx.tables, Code.EAGER))
+        # Not as in eager code: the tangent may be of another kind than the input.
+        return _product(tangent, drawn.look_up(ctx.tables, Code.TRANSFORMED), ctx.inplace)

@@ -18,7 +18,7 @@ from quantal.torch._private_api import Code
 from quantal.torch._random_bits import KeyOnDevice, Shape, TorchStream, source
 from quantal.torch._tables import DeviceTables
 
-__all__ = ["SharedDraw", "UnitDraw", "draw", "draw_by_key_in_graph"]
+__all__ = ["Shape", "SharedDraw", "UnitDraw", "draw", "draw_by_key_in_graph"]
 
 
 class UnitDraw(NamedTuple):

@@ -30,14 +30,17 @@ class Code(enum.Enum):
     EAGER = "eager"
     """Nobody looks on, so what is fastest may be used."""
 
-    TRACED = "traced"
-    """Eager, but a transform, a mode, a tracer or a subclass of Tensor sees every operation."""
+    TRANSFORMED = "transformed"
+    """Eager, but a transform, a dispatch mode or a subclass of Tensor sees every operation."""
+
+    RECORDED = "recorded"
+    """In torch.jit.trace or torch.export: the operations must serve other shapes and formats."""
 
     COMPILED = "compiled"
-    """In a graph of torch.compile or torch.export."""
+    """In a graph of torch.compile."""
 
 
-# Without it, all eager code counts as traced: slower, and four bytes a unit are kept, not two.
+# Without it, all eager code counts as transformed: slower, and four bytes a unit are kept, not two.
 _transforms_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
 # Without it, likewise; and `dilute` then makes the tensors of a table anew in every call.
 _modes_on_the_stack = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
@@ -51,18 +54,26 @@ _AnyDropout = getattr(
     nn.modules.dropout, "_DropoutNd", (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 )
 
+# Not in torch before 2.7: there, what is exported in training mode cannot go on to ONNX.
+_is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
+
 _PLAIN = (Tensor, nn.Parameter)
 
 
 def kind_of_code(x: Tensor) -> Code:
     """Return in which kind of code a tensor is worked on."""
     if torch.compiler.is_compiling():
-        return Code.COMPILED
-    if type(x) in _PLAIN and not (
-        _transforms_active() or _modes_on_the_stack() or torch.jit.is_tracing()
-    ):
+        return Code.RECORDED if _is_exporting() else Code.COMPILED
+    if torch.jit.is_tracing():
+        return Code.RECORDED
+    if is_plain(x) and not (_transforms_active() or _modes_on_the_stack()):
         return Code.EAGER
-    return Code.TRACED
+    return Code.TRANSFORMED
+
+
+def is_plain(x: Tensor) -> bool:
+    """Return whether a tensor is of torch's own class, and no nested one."""
+    return type(x) in _PLAIN and not x.is_nested
 
 
 def modes_active() -> bool:

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantal.keys import Key, threefry2x32
-from quantal.table import LEVELS
+from quantal.keys import LEVELS, Key, threefry2x32
+
 from quantal.torch._private_api import Code
 
 __all__ = ["KeyOnCPU", "KeyOnDevice", "Shape", "TorchStream", "source"]

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from quantal.dilution import Dilution
-from quantal.table import CELLS, shared_table, table
+from quantal.keys import CELLS
+from quantal.table import shared_table, table
 from quantal.torch._private_api import modes_active
 
 __all__ = ["DeviceTables", "tables", "tables_in_graph"]
