@@ -12,11 +12,12 @@ from torch import nn
 
 from quantal._errors import wrong_type
 from quantal._selection import Place
+from quantal._source_scan import Scanner
 from quantal.sites import Site, Sites
 from quantal.torch._layers import DilutionLayer
 from quantal.torch._private_api import is_dropout
 from quantal.torch._reroute import ROUTES, Route
-from quantal.torch._source_scan import calls
+from quantal.torch._source_scan import calls, new_scanner
 from quantal.torch._swap import Change, Rerouted, layer_change
 
 __all__ = ["places", "sites"]
@@ -52,6 +53,7 @@ def places(model: nn.Module) -> Iterator[Place]:
     """Walk through the places of a model; where one can be converted, ``how`` is a `Change`."""
     if not isinstance(model, nn.Module):
         raise wrong_type("model", "a torch.nn.Module", model)
+    scanner = new_scanner()
     for name, module in model.named_modules():
         kind = type(module).__name__
         if isinstance(module, torch.jit.ScriptModule):
@@ -66,17 +68,17 @@ def places(model: nn.Module) -> Iterator[Place]:
             reason = "this layer follows a law other than dropout's"
             yield Place(Site(name, kind, module.p, None, reason), module)
         else:
-            yield from _without_a_layer(name, module)
+            yield from _without_a_layer(name, module, scanner)
 
 
-def _without_a_layer(name: str, module: nn.Module) -> Iterator[Place]:
+def _without_a_layer(name: str, module: nn.Module, scanner: Scanner) -> Iterator[Place]:
     """Walk through dropout that is an option of a module, or a call in its code."""
     kind = type(module).__name__
     if function := _function_of_option(module):
         route = ROUTES[function]
         site = Site(name, kind, module.dropout, _alpha(module, route))
         yield Place(site, module, Change(route))
-    found = calls(module)
+    found = calls(module, scanner)
     for call in found:
         where = f"{name}.forward".lstrip(".")
         alpha = call.route and _alpha(module, call.route)

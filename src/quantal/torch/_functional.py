@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from quantal._errors import FLOATING, wrong_type, wrong_value
 from quantal._granularity import Axes, coefficient_shapes
@@ -14,9 +16,18 @@ from quantal.dilution import Dilution, Vary
 from quantal.keys import Key
 from quantal.torch._apply import apply_coefficients, zeros
 from quantal.torch._private_api import Code, in_backward_pass, kind_of_code
+from quantal.torch._special_tensors import has_its_own_way, in_its_own_way
 from quantal.torch._tables import DeviceTables, tables, tables_in_graph
 
-__all__ = ["check_generator", "check_input", "dilute", "number", "refuse_recomputation"]
+__all__ = [
+    "check_axes",
+    "check_generator",
+    "check_input",
+    "check_tensor",
+    "dilute",
+    "number",
+    "refuse_recomputation",
+]
 
 
 def dilute(
@@ -37,7 +48,7 @@ def dilute(
     Parameters
     ----------
     x : Tensor
-        A floating-point tensor on any device.
+        A floating-point tensor on any device; where nothing is drawn, any tensor.
     rate, alpha, vary, unit_mean
         As in `quantal.Dilution`.
     generator : torch.Generator, quantal.key or None
@@ -57,23 +68,52 @@ def dilute(
     tensor([[0.6197, 3.8779, 0.0000, 0.0000],
             [2.8754, 0.0000, 1.8865, 0.0000]])
     """
+    if type(x) is not Tensor and has_torch_function_unary(x):  # torch.fx and others look on
+        return handle_torch_function(
+            dilute, (x,), x, rate, alpha, generator=generator, training=training, vary=vary,
+            unit_mean=unit_mean, broadcast_dims=broadcast_dims, p_broadcast_dims=p_broadcast_dims,
+            inplace=inplace,
+        )  # fmt: skip
     rate, alpha = number(rate), number(alpha)
     law = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
-    mask_shape, p_shape = check_input(x, broadcast_dims, p_broadcast_dims)
+    check_tensor(x)
     check_generator(generator)
+    if not isinstance(training, bool):
+        raise wrong_type("training", "True or False", training)
     if not training or law.rate == 0:
+        check_axes(x, broadcast_dims, p_broadcast_dims)
         return x
+    code = kind_of_code(x)
+    if code is not Code.EAGER and has_its_own_way(x):
+        options = {"vary": vary, "unit_mean": unit_mean}
+        options |= {"broadcast_dims": broadcast_dims, "p_broadcast_dims": p_broadcast_dims}
+        again = functools.partial(
+            dilute, rate=rate, alpha=alpha, generator=generator, inplace=inplace, **options
+        )
+        return in_its_own_way(x, again, broadcast_dims, p_broadcast_dims, inplace)
+    mask_shape, p_shape = check_input(x, broadcast_dims, p_broadcast_dims)
     if law.rate == 1:
         return zeros(x, inplace)
-    code = kind_of_code(x)
     shared = p_shape is not None
-    if code is Code.COMPILED:
+    if torch.compiler.is_compiling():
         looked_up = DeviceTables(*tables_in_graph(rate, alpha, vary, unit_mean, shared, x.device))
     else:
         looked_up = tables(law, shared, x.device)
         if isinstance(generator, torch.Generator):
             refuse_recomputation(generator)
     return apply_coefficients(x, looked_up, mask_shape, p_shape, generator, inplace, code)
+
+
+def check_tensor(x: Any) -> None:
+    """Refuse what is no tensor."""
+    if not isinstance(x, Tensor):
+        raise wrong_type("x", "a torch.Tensor", type(x))
+
+
+def check_axes(x: Tensor, broadcast_dims: Axes, p_broadcast_dims: Axes) -> None:
+    """Refuse axes that x does not have; for where nothing is drawn, and any x goes."""
+    if not broadcast_dims == () == p_broadcast_dims:
+        coefficient_shapes((1,) * x.ndim, broadcast_dims, p_broadcast_dims)
 
 
 def check_input(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +17,17 @@ from quantal._granularity import Axes
 from quantal.dilution import Dilution, Vary
 from quantal.keys import Key
 from quantal.torch._apply import apply_coefficients, zeros
-from quantal.torch._functional import check_generator, check_input, number, refuse_recomputation
-from quantal.torch._private_api import Code, kind_of_code
+from quantal.torch._functional import (
+    check_axes,
+    check_generator,
+    check_input,
+    check_tensor,
+    dilute,
+    number,
+    refuse_recomputation,
+)
+from quantal.torch._private_api import Code, kind_of_code, modes_active
+from quantal.torch._special_tensors import has_its_own_way, in_its_own_way
 from quantal.torch._tables import DeviceTables, tables
 
 __all__ = ["QSD", "DilutionLayer"]
@@ -129,21 +139,44 @@ class DilutionLayer(nn.Module):
         return self._dilute(input, self.broadcast_dims)
 
     def _dilute(self, input: Tensor, broadcast_dims: Axes) -> Tensor:
-        mask_shape, p_shape = check_input(input, broadcast_dims, self.p_broadcast_dims)
+        if not isinstance(input, Tensor):
+            return self._record(input)
+        p_dims = self.p_broadcast_dims
         if not self.training or self._limit == 0:
+            check_axes(input, broadcast_dims, p_dims)
             return input
+        code = kind_of_code(input)
+        if code is not Code.EAGER and has_its_own_way(input):
+            again = functools.partial(self._dilute, broadcast_dims=broadcast_dims)
+            return in_its_own_way(input, again, broadcast_dims, p_dims, self.inplace)
+        mask_shape, p_shape = check_input(input, broadcast_dims, p_dims)
         if self._limit == 1:
             return zeros(input, self.inplace)
-        code = kind_of_code(input)
-        looked_up, generator, calls = self._tables, self.generator, None
-        if looked_up.values.device != input.device:
-            # A graph cannot make tables, nor needs to keep them.
-            compiled = code is Code.COMPILED
-            looked_up = (looked_up.to if compiled else self._make_tables)(input.device)
+        looked_up, generator, calls = self._tables_for(input, code), self.generator, None
         if generator is not None:
             generator, calls = self._source_of_this_call(code)
         return apply_coefficients(
             input, looked_up, mask_shape, p_shape, generator, self.inplace, code, calls
+        )
+
+    def _record(self, proxy: Any) -> Any:
+        """Appear in a graph of torch.fx as one node, as torch's own layers do."""
+        if not isinstance(proxy, torch.fx.Proxy):
+            check_tensor(proxy)
+        tracer = proxy.tracer
+        if self is not tracer.root:
+            return tracer.create_proxy("call_module", tracer.path_of_module(self), (proxy,), {})
+        law = self._dilution
+        return dilute(
+            proxy,
+            law.rate,
+            law.alpha,
+            training=self.training,
+            vary=law.vary,
+            unit_mean=law.unit_mean,
+            broadcast_dims=self.broadcast_dims,
+            p_broadcast_dims=self.p_broadcast_dims,
+            inplace=self.inplace,
         )
 
     def _source_of_this_call(self, code: Code) -> tuple[torch.Generator | Key, Tensor | None]:
@@ -161,27 +194,58 @@ class DilutionLayer(nn.Module):
 
     # --- the tables: no buffers, but wherever they are needed -----------------------------------
 
+    def _tables_for(self, x: Tensor, code: Code) -> DeviceTables:
+        """Return the tables for a tensor: those at hand, if they are on its device."""
+        here = self._tables.values.device == x.device
+        if here and code is not Code.TRANSFORMED:
+            return self._tables
+        if torch.compiler.is_compiling():  # a graph cannot make them, nor needs to keep them
+            return self._tables.to(x.device)
+        if modes_active():  # under which those at hand may be of a wrong kind
+            return tables(self._dilution, self._shared, x.device)
+        return self._tables if here else self._make_tables(x.device)
+
     def _make_tables(self, device: torch.device) -> DeviceTables:
         """Return the tables on a device and keep them there."""
-        shared = self.p_broadcast_dims == 0 or bool(self.p_broadcast_dims)
-        made = tables(self._dilution, shared, device)
+        made = tables(self._dilution, self._shared, device)
         if device.type != "meta":  # there they have no values to go elsewhere with
             self._tables, self._device = made, device
         return made
+
+    @property
+    def _shared(self) -> bool:
+        """Whether units share retain probabilities."""
+        return self.p_broadcast_dims == 0 or bool(self.p_broadcast_dims)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> DilutionLayer:
         super()._apply(fn, recurse)
         self._make_tables(fn(torch.empty(0, device=self._device)).device)
         return self
 
+    # --- saving: in plain numbers and words, so that torch.load(weights_only=True) can read it ---
+
     def __getstate__(self) -> dict[str, Any]:
-        made_again = ("_tables", "_device", "_calls")
-        return {name: value for name, value in self.__dict__.items() if name not in made_again}
+        made_again = ("_tables", "_device", "_calls", "_count", "_dilution", "_limit")
+        state = {name: value for name, value in self.__dict__.items() if name not in made_again}
+        if isinstance(self.generator, Key):
+            state["generator"] = (self.generator.word0, self.generator.word1)
+        return state | {"_law": dataclasses.asdict(self._dilution), "_served": self.calls}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        law, calls = state.pop("_law"), state.pop("_served")
         super().__setstate__(state)
-        self.calls = int(self._count)
-        self._make_tables(torch.device("cpu"))
+        if isinstance(self.generator, tuple):
+            self.generator = Key(*self.generator)
+        self.calls = calls
+        self._device = torch.device("cpu")
+        self.dilution = Dilution(**law)
+
+    def __prepare_scriptable__(self) -> nn.Module:
+        """Return what torch.jit.script is to compile instead."""
+        if not self.training or self._limit == 0:
+            return nn.Identity()
+        raise wrong_value("training", "False for torch.jit.script: call eval() first", True)
 
 
 class QSD(DilutionLayer, nn.Dropout):

@@ -42,7 +42,9 @@ class Code(enum.Enum):
 
 # Without it, all eager code counts as transformed: slower, and four bytes a unit are kept, not two.
 _transforms_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
-# Without it, likewise; and `dilute` then makes the tensors of a table anew in every call.
+# Likewise: the batches of torch.autograd.grad(is_grads_batched=True), which are no transform.
+_is_old_batch = getattr(torch._C._functorch, "is_legacy_batchedtensor", lambda x: True)
+# Likewise; and `dilute` then makes the tensors of a table anew in every call.
 _modes_on_the_stack = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
 # Without it, a checkpoint that recomputes a layer with its own generator is not refused.
 _current_graph_task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
@@ -66,7 +68,7 @@ def kind_of_code(x: Tensor) -> Code:
         return Code.RECORDED if _is_exporting() else Code.COMPILED
     if torch.jit.is_tracing():
         return Code.RECORDED
-    if is_plain(x) and not (_transforms_active() or _modes_on_the_stack()):
+    if is_plain(x) and not (_transforms_active() or _modes_on_the_stack() or _is_old_batch(x)):
         return Code.EAGER
     return Code.TRANSFORMED
 
@@ -79,6 +81,14 @@ def is_plain(x: Tensor) -> bool:
 def modes_active() -> bool:
     """Return whether new tensors belong to a dispatch mode, as FakeTensorMode, and die with it."""
     return bool(_modes_on_the_stack())
+
+
+def mode_to_enter(x: Tensor) -> Any:
+    """Return the mode of a fake tensor that is used outside of it; None for all others.
+
+    Without the private attribute, such a tensor is refused by torch when it meets the tables.
+    """
+    return None if modes_active() else getattr(x, "fake_mode", None)
 
 
 def in_backward_pass() -> bool:

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from quantal.keys import LEVELS, Key, threefry2x32
-
 from quantal.torch._private_api import Code
 
 __all__ = ["KeyOnCPU", "KeyOnDevice", "Shape", "TorchStream", "source"]

@@ -13,13 +13,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from quantal._errors import wrong_value
+from quantal._granularity import Axes
 from quantal.keys import CELLS, LEVELS, Key
 from quantal.torch._draws import Shape, draw
-from quantal.torch._private_api import Code
+from quantal.torch._private_api import Code, mode_to_enter
 from quantal.torch._random_bits import source
 from quantal.torch._tables import DeviceTables
 
-__all__ = ["coefficients_like", "distributed_by_key", "inside_nested", "is_distributed"]
+__all__ = [
+    "coefficients_like",
+    "distributed_by_key",
+    "has_its_own_way",
+    "in_its_own_way",
+    "is_distributed",
+]
 
 
 def coefficients_like(
@@ -84,13 +92,33 @@ def distributed_by_key(
     return distribute_tensor(c, x.device_mesh, cut, src_data_rank=None)
 
 
-def inside_nested(x: Tensor, dilute: Callable[[Tensor], Tensor]) -> Tensor:
-    """Dilute the units of a nested tensor, all in one call."""
+def has_its_own_way(x: Tensor) -> bool:
+    """Return whether a tensor is to go through `in_its_own_way`."""
+    return x.is_nested or mode_to_enter(x) is not None
+
+
+def in_its_own_way(
+    x: Tensor,
+    dilute: Callable[[Tensor], Tensor],
+    broadcast_dims: Axes,
+    p_broadcast_dims: Axes,
+    inplace: bool,
+) -> Tensor:
+    """Dilute a fake tensor in its own mode, or the units of a nested one, all in one call."""
+    if mode := mode_to_enter(x):
+        with mode:
+            return dilute(x)
+    for name, axes in (
+        ("broadcast_dims", broadcast_dims),
+        ("p_broadcast_dims", p_broadcast_dims),
+    ):
+        if axes != ():
+            raise wrong_value(name, "() for a nested tensor, whose axes differ", axes)
     if x.layout == torch.jagged:
-        y = dilute(x.values())
-        return torch.nested.nested_tensor_from_jagged(y, x.offsets(), x.lengths())
-    parts = x.unbind()
-    y = dilute(torch.cat([part.reshape(-1) for part in parts]))
-    sizes = [part.numel() for part in parts]
-    pieces = zip(y.split(sizes), parts, strict=True)
-    return torch.nested.as_nested_tensor([piece.view(part.shape) for piece, part in pieces])
+        y = torch.nested.nested_tensor_from_jagged(dilute(x.values()), x.offsets(), x.lengths())
+    else:
+        parts = x.unbind()
+        flat = dilute(torch.cat([part.reshape(-1) for part in parts]))
+        pieces = zip(flat.split([part.numel() for part in parts]), parts, strict=True)
+        y = torch.nested.as_nested_tensor([piece.view(part.shape) for piece, part in pieces])
+    return x.copy_(y) if inplace else y
