@@ -84,7 +84,7 @@ def dilute(
         check_axes(x, broadcast_dims, p_broadcast_dims)
         return x
     code = kind_of_code(x)
-    if code is not Code.EAGER and has_its_own_way(x):
+    if code is not Code.EAGER and has_its_own_way(x, code):
         options = {"vary": vary, "unit_mean": unit_mean}
         options |= {"broadcast_dims": broadcast_dims, "p_broadcast_dims": p_broadcast_dims}
         again = functools.partial(

@@ -146,7 +146,7 @@ class DilutionLayer(nn.Module):
             check_axes(input, broadcast_dims, p_dims)
             return input
         code = kind_of_code(input)
-        if code is not Code.EAGER and has_its_own_way(input):
+        if code is not Code.EAGER and has_its_own_way(input, code):
             again = functools.partial(self._dilute, broadcast_dims=broadcast_dims)
             return in_its_own_way(input, again, broadcast_dims, p_dims, self.inplace)
         mask_shape, p_shape = check_input(input, broadcast_dims, p_dims)

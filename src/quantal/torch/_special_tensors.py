@@ -92,9 +92,9 @@ def distributed_by_key(
     return distribute_tensor(c, x.device_mesh, cut, src_data_rank=None)
 
 
-def has_its_own_way(x: Tensor) -> bool:
+def has_its_own_way(x: Tensor, code: Code) -> bool:
     """Return whether a tensor is to go through `in_its_own_way`."""
-    return x.is_nested or mode_to_enter(x) is not None
+    return x.is_nested or (code is Code.TRANSFORMED and mode_to_enter(x) is not None)
 
 
 def in_its_own_way(
@@ -105,8 +105,8 @@ def in_its_own_way(
     inplace: bool,
 ) -> Tensor:
     """Dilute a fake tensor in its own mode, or the units of a nested one, all in one call."""
-    if mode := mode_to_enter(x):
-        with mode:
+    if not x.is_nested:
+        with mode_to_enter(x):
             return dilute(x)
     for name, axes in (
         ("broadcast_dims", broadcast_dims),
