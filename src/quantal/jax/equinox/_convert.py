@@ -8,20 +8,18 @@ import equinox as eqx
 import jax
 
 from quantal._selection import Alpha, Pattern, Selection
-from quantal.jax._find_sites import Place, alpha_for, readable, wanted
-from quantal.jax._functional import Number
-from quantal.jax._source_scan import literal_dropout
+from quantal.jax.equinox._find_sites import is_dropout, name_of, places
 from quantal.jax.equinox._layer import QSD
-from quantal.sites import Site, Sites
+from quantal.sites import Sites
 
-__all__ = ["convert", "is_dropout", "revert", "sites"]
+__all__ = ["convert", "revert", "sites"]
 
 Model = TypeVar("Model")
 
 
 def convert(
     model: Model,
-    alpha: Alpha,
+    alpha: Alpha | None = None,
     *,
     include: Pattern = None,
     exclude: Pattern = None,
@@ -43,7 +41,7 @@ def convert(
         Shell-style patterns of paths such as ``"blocks.*.dropout"``, or functions of
         (path, module).
     strict : bool
-        Whether dropout that cannot be swapped is an error, or else a warning.
+        True: dropout that cannot be swapped is an error. False: it is a warning.
 
     Returns
     -------
@@ -58,14 +56,12 @@ def convert(
     layers.1  QSD   0.5   1      1.333
     1 site, 1 of them QSD
     """
-    selection = Selection(alpha, include, exclude, strict)
-    chosen, unreached = wanted(selection, _places(model))
-    selection.settle([place.site.name for place in chosen], unreached)
-    names = {place.site.name for place in chosen}
+    chosen = Selection(alpha, include, exclude, strict).choose(places(model))
+    alphas = {place.site.name: own_alpha for place, own_alpha in chosen}
 
     def swap(path: Any, node: Any) -> Any:
-        if is_dropout(node) and _name(path) in names:
-            return _like(node, Swapped(alpha=alpha_for(selection, node.p)))
+        if is_dropout(node) and name_of(path) in alphas:
+            return _like(node, Swapped(alpha=alphas[name_of(path)]))
         return node
 
     return jax.tree_util.tree_map_with_path(swap, model, is_leaf=is_dropout)
@@ -98,52 +94,13 @@ def sites(model: Any) -> Sites:
     1     QSD      0.5   1      1.333
     2 sites, 1 of them QSD
     """
-    return Sites(place.site for place in _places(model))
+    return Sites(place.site for place in places(model))
 
 
 class Swapped(QSD):
-    """A QSD that `convert` put in the place of an ``eqx.nn.Dropout``, which `revert` finds.
-
-    Its ``alpha`` is static: with no leaf beyond those of dropout, checkpoints fit both.
-    """
-
-    alpha: Number = eqx.field(static=True)
-
-
-def is_dropout(node: Any) -> bool:
-    """Return whether a node of a model is a dropout layer of any kind."""
-    return isinstance(node, eqx.nn.Dropout)
+    """A QSD that `convert` put in the place of an ``eqx.nn.Dropout``, which `revert` finds."""
 
 
 def _like(dropout: Any, layer: Any) -> Any:
     # Not by the constructor: rates of stacked layers are arrays that it would refuse.
     return eqx.tree_at(lambda d: (d.p, d.inference), layer, (dropout.p, dropout.inference))
-
-
-def _places(model: Any) -> list[Place]:
-    places: list[Place] = []
-
-    def visit(path: Any, node: Any) -> bool:
-        name = _name(path)
-        if is_dropout(node):
-            places.append(Place(_site(name, node), node))
-        elif isinstance(node, eqx.Module):
-            found = literal_dropout(name, type(node), (eqx.nn.Dropout,), ())
-            places.extend(Place(site, node) for site in found)
-        return is_dropout(node)
-
-    jax.tree_util.tree_leaves_with_path(model, is_leaf=visit, is_leaf_takes_path=True)
-    return places
-
-
-def _site(name: str, dropout: Any) -> Site:
-    if isinstance(dropout, QSD):
-        rate, alpha = readable(dropout.p), readable(dropout.alpha)
-        return Site(name, "QSD", rate, alpha, vary=dropout.vary, unit_mean=dropout.unit_mean)
-    kind = type(dropout).__name__
-    reason = "" if type(dropout) is eqx.nn.Dropout else f"{kind} is a class of its own"
-    return Site(name, kind, readable(dropout.p), unreached=reason)
-
-
-def _name(path: Any) -> str:
-    return str(jax.tree_util.keystr(path, simple=True, separator="."))

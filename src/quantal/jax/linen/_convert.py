@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
 from contextlib import AbstractContextManager
-from functools import cache
 from typing import Any
 
 import jax
 from flax import linen as nn
 
 from quantal._errors import wrong_type, wrong_value
-from quantal._selection import Alpha, Pattern
-from quantal.jax._find_sites import Place, wanted
-from quantal.jax.linen._intercept import Record, Swap, intercepting
+from quantal._selection import Alpha, Pattern, Place
+from quantal.jax.linen._find_sites import Record
+from quantal.jax.linen._intercept import Swap, intercepting
 from quantal.sites import Sites
 
 __all__ = ["convert", "intercept", "revert", "sites"]
@@ -21,7 +22,7 @@ __all__ = ["convert", "intercept", "revert", "sites"]
 
 def convert(
     module: nn.Module,
-    alpha: Alpha,
+    alpha: Alpha | None = None,
     *args: Any,
     include: Pattern = None,
     exclude: Pattern = None,
@@ -48,7 +49,7 @@ def convert(
     include, exclude : str, function, list of these, or None
         Shell-style patterns of paths such as ``"encoder/*"``, or functions of (path, module).
     strict : bool
-        Whether dropout that cannot be swapped is an error, or else a warning.
+        True: dropout that cannot be swapped is an error. False: it is a warning.
 
     Returns
     -------
@@ -68,8 +69,7 @@ def convert(
     _check(module)
     swap = _swap(alpha, include, exclude, strict)
     if args or kwargs:
-        chosen, unreached = wanted(swap.selection, _places(module, args, kwargs))
-        swap.selection.settle([place.site.name for place in chosen], unreached)
+        swap.selection.choose(_places(module, args, kwargs))
     # A later conversion takes what the earlier ones have left.
     return _made(revert(module), (*getattr(module, "qsd", ()), swap))
 
@@ -111,7 +111,11 @@ def sites(module: nn.Module, *args: Any, **kwargs: Any) -> Sites:
 
 
 def intercept(
-    alpha: Alpha, *, include: Pattern = None, exclude: Pattern = None, strict: bool = True
+    alpha: Alpha | None = None,
+    *,
+    include: Pattern = None,
+    exclude: Pattern = None,
+    strict: bool = True,
 ) -> AbstractContextManager[None]:
     """Put QSD in the place of dropout in every Linen module that runs in a block.
 
@@ -133,7 +137,7 @@ def intercept(
     return intercepting((_swap(alpha, include, exclude, strict),))
 
 
-def _swap(alpha: Alpha, include: Pattern, exclude: Pattern, strict: bool) -> Swap:
+def _swap(alpha: Alpha | None, include: Pattern, exclude: Pattern, strict: bool) -> Swap:
     include, exclude = (
         tuple(choices) if isinstance(choices, list | set) else choices
         for choices in (include, exclude)
@@ -176,19 +180,9 @@ def _fields(module: nn.Module, kind: Any, **changes: Any) -> nn.Module:
     return kind(**{name: getattr(module, name) for name in names}, **changes)
 
 
-@cache
+@functools.cache
 def _with_qsd(base: Any) -> Any:
     """Return a subclass whose methods run with QSD; of the same name, which names variables."""
-
-    # All methods of a module go through this one, also those called with apply(method=...).
-    # Linen must not wrap it as if it were one of them.
-    @nn.nowrap
-    def _call_wrapped_method(self: Any, method: Any, args: Any, kwargs: Any) -> Any:
-        run = base._call_wrapped_method
-        if self.scope is None:
-            return run(self, method, args, kwargs)
-        with intercepting(self.qsd, len(self.path)):
-            return run(self, method, args, kwargs)
 
     def __reduce__(self: Any) -> Any:  # noqa: N807
         return _made, (revert(self), self.qsd)
@@ -200,7 +194,32 @@ def _with_qsd(base: Any) -> Any:
         "__qualname__": base.__qualname__,
         "__reduce__": nn.nowrap(__reduce__),
         "_before_qsd": base,
-        "_call_wrapped_method": _call_wrapped_method,
         "qsd": (),
     }
-    return type(base)(base.__name__, (base,), members)
+    methods = {name: _intercepted(method) for name, method in _methods(base)}
+    return type(base)(base.__name__, (base,), methods | members)
+
+
+def _methods(base: type[nn.Module]) -> list[tuple[str, Any]]:
+    """Return the methods at which a run of a module can begin.
+
+    Those are its own, and those of every module that take another method to run, also one of the
+    class as it was: ``apply(variables, x, method=Model.encode)``.
+    """
+    given = ("apply", "init", "init_with_output")
+    return [
+        (name, method)
+        for name, method in inspect.getmembers(base, inspect.isfunction)
+        if name in given or (name == "__call__" or not hasattr(nn.Module, name))
+    ]
+
+
+def _intercepted(method: Any) -> Any:
+    # Linen wraps the methods of modules; this one is none, but calls one that is wrapped.
+    @nn.nowrap
+    @functools.wraps(method)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with intercepting(self.qsd, 0 if self.scope is None else len(self.path)):
+            return method(self, *args, **kwargs)
+
+    return run

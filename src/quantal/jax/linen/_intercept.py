@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -19,15 +19,12 @@ import jax
 from flax import linen as nn
 
 from quantal._selection import Alpha, Pattern, Selection
-from quantal.jax._find_sites import Place, alpha_for, readable
-from quantal.jax._source_scan import literal_dropout
-from quantal.jax.linen._attention import QSDAttention
-from quantal.jax.linen._layer import QSD, diluted
+from quantal.jax.linen._attention import QSDDotProductAttention
+from quantal.jax.linen._find_sites import Record, literal_sites, site_of
+from quantal.jax.linen._layer import diluted
 from quantal.sites import Site
 
-__all__ = ["Record", "Swap", "intercepting"]
-
-_FUNCTIONS = (nn.dot_product_attention, nn.dot_product_attention_weights)
+__all__ = ["Swap", "Tally", "intercepting"]
 
 
 @dataclass(frozen=True)
@@ -45,24 +42,37 @@ class Swap:
         return Selection(self.alpha, self.include, self.exclude, self.strict)
 
 
-class Record:
-    """The places that a run comes by; with it, nothing is drawn."""
+class Tally:
+    """What has run: how many methods of modules, and how many places that drew since they had to.
+
+    Nothing runs where JAX has compiled a function already.
+    """
 
     def __init__(self) -> None:
-        self.places: dict[tuple[str, str], Place] = {}
-
-    def add(self, site: Site, module: nn.Module) -> None:
-        """Keep a place; shared modules come by more than once."""
-        self.places.setdefault((site.name, site.unreached), Place(site, module))
+        self.methods = 0
+        self.drawn = 0
 
 
 @dataclass(frozen=True)
 class _Orders:
-    """What the interceptor is to do."""
+    """What the interceptor is to do.
 
-    swaps: tuple[tuple[Swap, int], ...] = ()  # each with the depth of the module it is for
-    masks: Literal["called for", "QSD", "all"] = "called for"
+    Attributes
+    ----------
+    swaps
+        The conversions that hold, the innermost first, each with the depth of its module.
+    masks
+        Which layers draw: as the model calls them, all QSD, or all of dropout.
+    record
+        Where to note the places; with it, nothing is drawn.
+    tally
+        What to count; it makes no difference to what is computed.
+    """
+
+    swaps: tuple[tuple[Swap, int], ...] = ()
+    masks: Literal["as called", "QSD", "all"] = "as called"
     record: Record | None = None
+    tally: Tally = field(default_factory=Tally, compare=False)
 
     def swap_for(self, site: Site, module: nn.Module) -> Swap | None:
         if site.alpha is None:
@@ -70,6 +80,9 @@ class _Orders:
                 if swap.selection("/".join(module.path[depth:]), module):
                     return swap
         return None
+
+    def forces(self, site: Site) -> bool:
+        return self.masks == "all" or (self.masks == "QSD" and site.alpha is not None)
 
 
 _orders: ContextVar[_Orders | None] = ContextVar("_orders", default=None)
@@ -97,28 +110,29 @@ def _intercept(
     method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], context: Any
 ) -> Any:
     orders, module = _orders.get() or _Orders(), context.module
-    name = "/".join(module.path)
-    for literal in literal_dropout(name, type(module), (), _FUNCTIONS):
+    orders.tally.methods += 1
+    for literal in literal_sites(module):
         _unreached(orders, literal, module)
-    site = _site(name, module) if context.method_name == "__call__" else None
+    site = site_of(module) if context.method_name == "__call__" else None
     if site is None:
         return method(*args, **kwargs)
     if site.unreached:
         _unreached(orders, site, module)
     swap = None if site.unreached else orders.swap_for(site, module)
-    alpha = None if swap is None else alpha_for(swap.selection, _rate(module))
+    alpha = None if swap is None else swap.selection.alpha_for(site.rate)
     if alpha is not None:
         site = replace(site, kind="QSD", alpha=alpha)
     changes: dict[str, Any] = {}
     if orders.record is not None:
         orders.record.add(site, module)
         changes["deterministic"] = True
-    elif orders.masks == "all" or (orders.masks == "QSD" and site.alpha is not None):
+    elif orders.forces(site):
         changes["deterministic"] = False
+        orders.tally.drawn += 1
     if changes:
         args, kwargs = _undecided(context.orig_method, args, kwargs)
     if alpha is not None and isinstance(module, nn.MultiHeadDotProductAttention):
-        changes["attention_fn"] = QSDAttention(alpha)
+        changes["attention_fn"] = QSDDotProductAttention(alpha)
     elif alpha is not None:
         method = _qsd(module, alpha)
     with _changed(module, changes):
@@ -134,31 +148,6 @@ def _unreached(orders: _Orders, site: Site, module: nn.Module) -> None:
 
 def _qsd(module: nn.Module, alpha: float) -> Callable[..., jax.Array]:
     return lambda *args, **kwargs: diluted(module, *args, alpha=alpha, **kwargs)
-
-
-def _site(name: str, module: nn.Module) -> Site | None:
-    kind, reason = type(module).__name__, ""
-    if isinstance(module, QSD):
-        rate, alpha = readable(module.rate), readable(module.alpha)
-        return Site(name, "QSD", rate, alpha, vary=module.vary, unit_mean=module.unit_mean)
-    if isinstance(module, nn.Dropout):
-        # What nn.vmap and the like have lifted comes by here inside of them, as it was before.
-        if type(module).__call__ is not nn.Dropout.__call__:
-            reason = f"{kind} is a class of its own"
-    elif isinstance(module, nn.MultiHeadDotProductAttention) and module.dropout_rate > 0:
-        if isinstance(module.attention_fn, QSDAttention):  # SelfAttention calls its parent
-            return Site(name, "QSD", readable(module.dropout_rate), module.attention_fn.alpha)
-        if module.attention_fn is not nn.dot_product_attention:
-            reason = "its attention_fn is not nn.dot_product_attention"
-    else:
-        return None
-    return Site(name, kind, readable(_rate(module)), unreached=reason)
-
-
-def _rate(module: Any) -> Any:
-    if isinstance(module, nn.MultiHeadDotProductAttention):
-        return module.dropout_rate
-    return module.rate
 
 
 def _undecided(

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-from flax.nnx.nn import attention
+from flax import nnx
 from jax import numpy as jnp
 
 from quantal.jax._functional import dilute
+from quantal.jax._private_api import attention_weights
 
 __all__ = ["QSDAttention"]
 
@@ -28,7 +29,7 @@ class QSDAttention:
     """
 
     alpha: float
-    native: Callable[..., jax.Array] = attention.dot_product_attention
+    native: Callable[..., jax.Array] = nnx.dot_product_attention
 
     def __call__(
         self,
@@ -58,7 +59,9 @@ class QSDAttention:
             )
         wide = dtype or jnp.result_type(query, key, value)
         query, key, value = (array.astype(wide) for array in (query, key, value))
-        weights = attention.dot_product_attention_weights(query, key, deterministic=True, **options)
+        weights_of = attention_weights()
+        assert weights_of is not None  # `sites` has named what cannot be swapped without it
+        weights = weights_of(query, key, deterministic=True, **options)
         weights = dilute(
             weights,
             dropout_rate,

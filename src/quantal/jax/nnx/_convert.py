@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from flax import nnx
-from flax.nnx.nn import attention
 
 from quantal._selection import Alpha, Pattern, Selection
-from quantal.jax._find_sites import Place, alpha_for, readable, wanted
-from quantal.jax._source_scan import literal_dropout
 from quantal.jax.nnx._attention import QSDAttention
+from quantal.jax.nnx._find_sites import places
 from quantal.jax.nnx._layer import QSD
-from quantal.sites import Site, Sites
+from quantal.sites import Sites
 
-__all__ = ["convert", "places", "revert", "sites"]
+__all__ = ["convert", "revert", "sites"]
 
 Model = TypeVar("Model")
-
-_ATTENTION = (attention.dot_product_attention, attention.dot_product_attention_weights)
 
 
 def convert(
     model: Model,
-    alpha: Alpha,
+    alpha: Alpha | None = None,
     *,
     include: Pattern = None,
     exclude: Pattern = None,
@@ -48,7 +43,7 @@ def convert(
         Shell-style patterns of paths such as ``"blocks/*/dropout"``, or functions of
         (path, module).
     strict : bool
-        Whether dropout that cannot be swapped is an error, or else a warning.
+        True: dropout that cannot be swapped is an error. False: it is a warning.
 
     Returns
     -------
@@ -63,11 +58,8 @@ def convert(
     layers/1  QSD   0.5   1      1.333
     1 site, 1 of them QSD
     """
-    selection = Selection(alpha, include, exclude, strict)
-    chosen, unreached = wanted(selection, places(model))
-    selection.settle([place.site.name for place in chosen], unreached)
-    alphas = [alpha_for(selection, _rate(place.module)) for place in chosen]
-    for (_, module), own_alpha in zip(chosen, alphas, strict=True):
+    for place, own_alpha in Selection(alpha, include, exclude, strict).choose(places(model)):
+        module = place.module
         if isinstance(module, nnx.MultiHeadAttention):
             module.attention_fn = QSDAttention(own_alpha, module.attention_fn)
         else:
@@ -121,40 +113,6 @@ class Swapped(QSD):
 _QSD_ALONE = {"alpha": None, "p_broadcast_dims": (), "vary": "pq", "unit_mean": False}
 
 
-def places(model: Any) -> Iterator[Place]:
-    """Yield every place of a model where units are dropped, each shared module once."""
-    for path, module in nnx.iter_graph(model):
-        if not isinstance(module, nnx.Module):
-            continue
-        name = "/".join(map(str, path))
-        if (site := _site(name, module)) is not None:
-            yield Place(site, module)
-        for literal in literal_dropout(name, type(module), (nnx.Dropout,), _ATTENTION):
-            yield Place(literal, module)
-
-
-def _site(name: str, module: nnx.Module) -> Site | None:
-    if isinstance(module, QSD):
-        rate, alpha = readable(module.rate), readable(module.alpha)
-        return Site(name, "QSD", rate, alpha, vary=module.vary, unit_mean=module.unit_mean)
-    kind, reason = type(module).__name__, ""
-    if isinstance(module, nnx.Dropout):
-        if type(module) is not nnx.Dropout:
-            reason = f"{kind} is a class of its own"
-    elif isinstance(module, nnx.MultiHeadAttention) and module.dropout_rate > 0:
-        if isinstance(module.attention_fn, QSDAttention):
-            return Site(name, "QSD", readable(module.dropout_rate), module.attention_fn.alpha)
-        if module.attention_fn is not attention.dot_product_attention:
-            reason = "its attention_fn is not nnx.dot_product_attention"
-    else:
-        return None
-    return Site(name, kind, readable(_rate(module)), unreached=reason)
-
-
 def _become(kind: type, module: nnx.Module) -> None:
     # NNX takes what is set in the usual way for an attribute of the model.
     object.__setattr__(module, "__class__", kind)
-
-
-def _rate(module: Any) -> Any:
-    return module.dropout_rate if isinstance(module, nnx.MultiHeadAttention) else module.rate

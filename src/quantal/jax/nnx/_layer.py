@@ -9,7 +9,8 @@ from flax import nnx
 
 from quantal._errors import wrong_type
 from quantal.dilution import Vary
-from quantal.jax._functional import Number, checked, dilute, is_random
+from quantal.jax._functional import dilute
+from quantal.jax._law import Number, is_random, law_of
 from quantal.jax._random_bits import typed_key
 from quantal.keys import Key
 
@@ -76,7 +77,7 @@ class QSD(nnx.Dropout):
         rng_collection: str = "dropout",
         rngs: nnx.Rngs | nnx.RngStream | Key | None = None,
     ) -> None:
-        checked(rate, alpha, vary, unit_mean)
+        law_of(rate, alpha, vary, unit_mean)
         super().__init__(
             rate,
             broadcast_dims=broadcast_dims,

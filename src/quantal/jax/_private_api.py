@@ -1,0 +1,53 @@
+"""Every name of JAX, Flax, Equinox and Haiku that those libraries do not promise to keep.
+
+Each is looked up here and nowhere else, so that a new version breaks this file at most, and none
+of them is needed to import quantal. Seen in JAX 0.6.0 to 0.10.2 and Flax 0.10.7 to 0.12.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax import numpy as jnp
+
+from quantal.keys import threefry2x32 as portable_threefry2x32
+
+__all__ = ["attention_weights", "threefry2x32"]
+
+Pair = tuple[jax.Array, jax.Array]
+
+
+def threefry2x32(key: Pair, counter: Pair) -> Pair:
+    """Encipher pairs of 32-bit words with JAX's own cipher.
+
+    ``jax.extend.random.threefry2x32_p`` is a primitive that every device has a kernel for. Without
+    it, the same cipher is spelled out in twenty rounds of additions and shifts: the same numbers,
+    from a larger program.
+    """
+    try:
+        from jax.extend.random import threefry2x32_p
+    except ImportError:
+        shape = jnp.broadcast_shapes(*(jnp.shape(word) for word in (*key, *counter)))
+        words = [jnp.broadcast_to(word, shape) for word in (*key, *counter)]
+        word0, word1 = portable_threefry2x32((words[0], words[1]), (words[2], words[3]), _rotate)
+    else:
+        word0, word1 = threefry2x32_p.bind(*key, *counter)
+    return word0, word1
+
+
+def _rotate(x: jax.Array, places: int) -> jax.Array:
+    return (x << jnp.uint32(places)) | (x >> jnp.uint32(32 - places))
+
+
+def attention_weights() -> Callable[..., Any] | None:
+    """Return ``dot_product_attention_weights`` of NNX, which Flax does not export from ``nnx``.
+
+    Without it, attention is reported as out of reach of ``convert``.
+    """
+    try:
+        from flax.nnx.nn.attention import dot_product_attention_weights
+    except ImportError:
+        return None
+    return dot_product_attention_weights

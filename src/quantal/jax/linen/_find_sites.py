@@ -1,0 +1,61 @@
+"""Where Linen modules drop units: told of each module when it runs."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+from flax import linen as nn
+
+from quantal._selection import Place
+from quantal.jax._source_scan import DropoutScan
+from quantal.jax.linen._attention import QSDDotProductAttention
+from quantal.jax.linen._layer import QSD
+from quantal.sites import Site
+
+__all__ = ["Record", "literal_sites", "site_of"]
+
+_FUNCTIONS = (nn.dot_product_attention, nn.dot_product_attention_weights)
+
+
+class Record:
+    """The places that a run comes by."""
+
+    def __init__(self) -> None:
+        self.places: dict[tuple[str, str], Place] = {}
+
+    def add(self, site: Site, module: nn.Module) -> None:
+        """Keep a place; shared modules come by more than once."""
+        self.places.setdefault((site.name, site.unreached), Place(site, module))
+
+
+def site_of(module: Any) -> Site | None:
+    """Return the site of a module that drops units by itself; of any other, None."""
+    name, kind, reason = "/".join(module.path), type(module).__name__, ""
+    if isinstance(module, QSD):
+        return Site.of(name, "QSD", module)
+    if isinstance(module, nn.Dropout):
+        # What nn.vmap and the like have lifted comes by here inside of them, as it was before.
+        if type(module).__call__ is not nn.Dropout.__call__:
+            reason = f"{kind} is a class of its own"
+        return Site(name, kind, module.rate, unreached=reason)
+    if isinstance(module, nn.MultiHeadDotProductAttention) and module.dropout_rate > 0:
+        if isinstance(module.attention_fn, QSDDotProductAttention):  # SelfAttention calls its base
+            return Site(name, "QSD", module.dropout_rate, module.attention_fn.alpha)
+        if module.attention_fn is not nn.dot_product_attention:
+            reason = "its attention_fn is not nn.dot_product_attention"
+        return Site(name, kind, module.dropout_rate, unreached=reason)
+    return None
+
+
+def literal_sites(module: nn.Module) -> list[Site]:
+    """Return the sites in the code of a module's class that are no modules."""
+    name = "/".join(module.path)
+    return [replace(site, name=name) for site in _literal_sites(type(module))]
+
+
+@functools.lru_cache(maxsize=1024)  # a class is read once, and not each time that it runs
+def _literal_sites(kind: type) -> tuple[Site, ...]:
+    scan = DropoutScan(nn.Module, functions=_FUNCTIONS)
+    return tuple(place.site for place in scan.places("", kind))
