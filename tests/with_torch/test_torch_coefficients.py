@@ -12,7 +12,8 @@ import quantal
 import quantal.numpy
 from quantal import Dilution
 from quantal._granularity import coefficient_shapes
-from quantal.table import LEVELS, table
+from quantal.keys import LEVELS
+from quantal.table import table
 from quantal.torch import QSD, dilute
 from quantal.torch._portable_bits import Portable, portable
 

@@ -11,8 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from quantal._errors import wrong_type
-from quantal.keys import Key, threefry2x32
-from quantal.table import CELLS
+from quantal.keys import CELLS, Key, threefry2x32
 
 __all__ = ["Keys", "UnknownRank", "by_fours", "cells", "checked_source", "fold_in", "from_seed", "keys_of"]
 __all__ += ["levels", "look_up"]

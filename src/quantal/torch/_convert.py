@@ -10,8 +10,8 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from quantal._selection import Alpha, Pattern, Selection
 from quantal.dilution import Dilution
-from quantal.sites import Alpha, Pattern, Selection
 from quantal.torch._find_sites import Place, places
 from quantal.torch._swap import layer_for, reroute, restore, to_qsd
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from quantal.sites import Prediction, count_of_draws
+from quantal._prediction import Prediction, count_of_draws
 from quantal.torch._find_sites import places
 
 __all__ = ["masks_on", "predict_mc"]

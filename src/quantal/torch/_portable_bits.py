@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantal.keys import Key, threefry2x32
-from quantal.table import LEVELS
+from quantal.keys import LEVELS, Key, threefry2x32
 
 __all__ = ["Portable", "portable"]
 

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quantal.keys import Key
-from quantal.table import LEVELS
+from quantal.keys import LEVELS, Key
 from quantal.torch._portable_bits import Portable, portable
 from quantal.torch._private_api import transformed
 from quantal.torch._tables import Tables

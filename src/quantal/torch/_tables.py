@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from quantal.dilution import Dilution
-from quantal.table import CELLS, shared_table, table
+from quantal.keys import CELLS
+from quantal.table import shared_table, table
 
 __all__ = ["Tables", "tables", "tables_in_graph"]
 
