@@ -135,8 +135,9 @@ def judge(graph, kernels):
     host, found = {}, []
     for op in operations(graph):
         if op.type in ("Placeholder", "NoOp"):
-            # By TensorFlow's convention, functions pass 32-bit integers in the host's memory.
-            host.update({tensor.ref(): tensor.dtype == tf.int32 for tensor in op.outputs})
+            # So functions pass handles of variables and, by convention, 32-bit integers.
+            kept = (tf.int32, tf.resource)
+            host.update({tensor.ref(): tensor.dtype in kept for tensor in op.outputs})
             continue
         if compiled(op):
             # Its integers of 32 bits are sizes, which the compiler needs to know.
@@ -151,6 +152,8 @@ def judge(graph, kernels):
             inputs = _in_host_memory(op, op.op_def.input_arg, kernel["host"])
             outputs = _in_host_memory(op, op.op_def.output_arg, kernel["host"])
         outputs = outputs or [False] * len(op.outputs)
+        if op.type == "Const" and "CPU" in op.device:
+            outputs = [True]
         host.update(zip((t.ref() for t in op.outputs), outputs, strict=True))
         for tensor, on_host in [*zip(op.inputs, inputs, strict=True)]:
             if on_host and not host[tensor.ref()]:

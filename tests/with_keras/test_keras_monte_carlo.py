@@ -159,8 +159,9 @@ def test_nothing_to_draw(native):
     model = keras.Sequential([keras.Input((4,)), layers.Dense(2)])
     if not native:
         model.add(layers.Dropout(0.5))
-    with pytest.raises(ValueError, match="model: expected one with QSD"), masks_on(
-        model, native=native
+    with (
+        pytest.raises(ValueError, match="model: expected one with QSD"),
+        masks_on(model, native=native),
     ):
         pass
     with pytest.raises(ValueError, match="model: expected one with QSD"):

@@ -11,18 +11,17 @@ import keras
 from quantal._selection import Place
 from quantal.keras._layers import QSD
 from quantal.keras._reroute import mixin_of, rates, walk_without_options
-from quantal.keras._source_scan import calls
+from quantal.keras._source_scan import NATIVE, CodeReader
 from quantal.keras._swap import LAYERS, alphas, swap_layer, swap_option
+from quantal.keras._walk import walk
 from quantal.sites import Site
 
-__all__ = ["NATIVE", "find_sites"]
-
-NATIVE = (keras.layers.Dropout, keras.layers.GaussianDropout, keras.layers.AlphaDropout)
-"""Keras's own layers that change units at random."""
+__all__ = ["find_sites"]
 
 
 def find_sites(model: Any) -> Iterator[Place]:
     """Yield every place; its ``how`` is a function that puts QSD of an alpha there."""
+    read_code = CodeReader(node.layer for node in walk(model))
     for node in walk_without_options(model):
         layer, kind = node.layer, type(node.layer).__name__
         known = alphas(layer)
@@ -37,8 +36,8 @@ def find_sites(model: Any) -> Iterator[Place]:
             yield Place(Site(node.name, kind, layer.rate), layer, partial(swap_layer, layer))
         elif isinstance(layer, NATIVE):
             yield Place(Site(node.name, kind, layer.rate, unreached=_out_of_reach(layer)), layer)
-        for call in calls(layer):
-            site = Site(node.name, call.function, call.rate, unreached=call.reason)
+        for found in read_code(layer):
+            site = Site(node.name, found.kind, found.rate, unreached=found.reason)
             yield Place(site, layer)
 
 

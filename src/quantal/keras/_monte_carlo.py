@@ -11,9 +11,9 @@ import keras
 import numpy as np
 
 from quantal._prediction import Prediction, count_of_draws, nothing_to_draw
-from quantal.keras._find_sites import NATIVE
 from quantal.keras._layers import QSD
 from quantal.keras._reroute import DilutedCell, DilutedHeads, gate_masks, mixin_of, rates
+from quantal.keras._source_scan import NATIVE
 from quantal.keras._swap import alphas
 from quantal.keras._walk import forget_traces, walk
 

@@ -32,10 +32,8 @@ def dilute(
         keys = fold_in(source.seed, seed_and_calls[1])
     else:
         keys = from_seed(seed_and_calls)
-    if tables is None:
-        arrays = functional.constants(law, p_shape is not None, x.device)
-    else:
-        arrays = tables.read()
+    shared = p_shape is not None
+    arrays = tables.read() if tables else functional.constants(law, shared, x.device)
     return functional.multiply(x, functional.coefficients(arrays, mask_shape, p_shape, keys))
 
 

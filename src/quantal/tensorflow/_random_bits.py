@@ -13,8 +13,8 @@ import tensorflow as tf
 from quantal._errors import wrong_type
 from quantal.keys import CELLS, Key, threefry2x32
 
-__all__ = ["Keys", "UnknownRank", "by_fours", "cells", "checked_source", "fold_in", "from_seed", "keys_of"]
-__all__ += ["levels", "look_up"]
+__all__ = ["Keys", "UnknownRank", "by_fours", "cells", "checked_source", "fold_in", "from_seed"]
+__all__ += ["keys_of", "levels", "look_up"]
 
 Tensor: TypeAlias = Any
 
@@ -42,7 +42,7 @@ class Keys(NamedTuple):
 
 def fold_in(key: Key, n: Tensor) -> Keys:
     """Return the keys of ``key.fold_in(n)``, where n may be known only in the graph."""
-    return Keys(*_descend(tf.constant([key.word0, key.word1], tf.uint32), tf.cast(n, tf.int64)))
+    return Keys(*_descend(_words_of(key), tf.cast(n, tf.int64)))
 
 
 def from_seed(seed: Tensor) -> Keys:
@@ -67,13 +67,32 @@ def keys_of(rng: Any) -> Keys:
     """Return the keys of one call."""
     if isinstance(rng, Key):
         own, shared, call = rng.split(3)
-        words = (tf.constant([each.word0, each.word1], tf.uint32) for each in (own, shared))
-        return Keys(*words, tf.constant(call.level(), tf.int64))
+        return Keys(_words_of(own), _words_of(shared), tf.constant(call.level(), tf.int64))
     if isinstance(rng, tf.random.Generator):
-        rng = rng.make_seeds(1)[:, 0]
+        rng = _seed_from(rng)
     elif rng is None:
         rng = tf.random.uniform((2,), tf.int32.min, tf.int32.max, tf.int32)
     return from_seed(rng)
+
+
+def _words_of(key: Key) -> Tensor:
+    return tf.constant([key.word0, key.word1], tf.uint32)
+
+
+def _seed_from(generator: tf.random.Generator) -> Tensor:
+    """Return ``generator.make_seeds(1)[:, 0]``, for which that would wait for a GPU."""
+    size = {1: 2, 2: 1}[generator.algorithm]  # of the counter, in Philox and in Threefry
+    with tf.device("CPU:0"):  # where it is read
+        one = tf.constant(1, tf.uint64)
+    state = tf.bitcast(generator.skip(one), tf.uint64)
+    first = tf.raw_ops.StatelessRandomUniformFullIntV2(
+        shape=[1],
+        key=state[size : size + 1],
+        counter=state[:size],
+        dtype=tf.int64,
+        alg=generator.algorithm,
+    )
+    return tf.concat([first, tf.constant([0], tf.int64)], 0)
 
 
 def _compiled(*signature: tuple[tuple[int | None, ...], tf.DType]) -> Any:
@@ -109,10 +128,10 @@ def _words(key: Tensor, count: Tensor) -> Tensor:
     return tf.stack(_cipher(key, count), axis=-1)
 
 
-def levels(key: Tensor, shape: tuple[int | Tensor, ...]) -> Tensor:
+def levels(key: Tensor, shape: Shape) -> Tensor:
     """Return integers out of range(LEVELS), as `Key.levels` does."""
-    size = math.prod(shape)
-    return tf.reshape(_levels(key, _rounded(size))[:size], shape)
+    rows, last, sizes = _rows(shape)
+    return tf.reshape(_levels(key, _rounded(rows * last))[: rows * last], sizes)
 
 
 @_compiled(_KEY, _COUNT)
