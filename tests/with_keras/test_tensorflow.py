@@ -161,6 +161,20 @@ def test_generator(jit):
     np.testing.assert_array_equal(outputs, [dilute(x, 0.5, 1.0, rng=two) for _ in range(2)])
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "jit"),
+    [("philox", False), ("philox", True), ("threefry", True)],  # which only XLA has
+)
+def test_a_generator_gives_what_it_makes_as_a_seed(algorithm, jit):
+    x = tf.ones((8, 8))
+    one, two = (tf.random.Generator.from_seed(5, algorithm) for _ in range(2))
+    ours = tf.function(lambda: dilute(x, 0.5, 1.0, rng=one), jit_compile=jit)
+    seed = tf.function(lambda: two.make_seeds(1)[:, 0], jit_compile=jit)
+    for _ in range(3):
+        np.testing.assert_array_equal(ours(), dilute(x, 0.5, 1.0, rng=seed()))
+    np.testing.assert_array_equal(one.state, two.state)
+
+
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint32"])
 @pytest.mark.parametrize("jit", [False, True])
 def test_a_seed_is_a_key_folded(dtype, jit):

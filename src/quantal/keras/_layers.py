@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import math
 from typing import Any
 
 import keras
@@ -10,13 +10,12 @@ import keras
 from quantal._errors import wrong_type, wrong_value
 from quantal._granularity import Axes, coefficient_shapes
 from quantal.dilution import Dilution, Vary
+from quantal.keras._backend import backend
+from quantal.keras._draw import SharedAxes, Source
+from quantal.keras._private_api import build_now
 from quantal.keys import Key
 
-__all__ = ["QSD", "backend"]
-
-if keras.backend.backend() not in ("tensorflow", "jax", "torch"):
-    raise wrong_value("KERAS_BACKEND", "tensorflow, jax or torch", keras.backend.backend())
-backend = importlib.import_module(f"quantal.keras._on_{keras.backend.backend()}")
+__all__ = ["QSD", "alpha_from_json", "alpha_to_json"]
 
 Shape = tuple[int | None, ...]
 
@@ -25,11 +24,11 @@ _NOISE_SHAPE = "a tuple of positive integers or None"
 
 
 @keras.saving.register_keras_serializable(package="quantal")
-class QSD(keras.layers.Layer):
+class QSD(keras.layers.Dropout):
     """Multiply units by random coefficients of Quantal Synaptic Dilution during training.
 
-    It takes the place of ``keras.layers.Dropout``: nothing happens at test time, and with
-    ``alpha=inf`` it is dropout.
+    It takes the place of ``keras.layers.Dropout``, and is one for ``isinstance``: nothing happens
+    at test time, and with ``alpha=inf`` it is dropout.
 
     Parameters
     ----------
@@ -77,7 +76,8 @@ class QSD(keras.layers.Layer):
         p_broadcast_dims: Axes = (),
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        # Past the constructor of Dropout, which takes no key and no seed generator.
+        keras.layers.Layer.__init__(self, **kwargs)
         dilution = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
         self.noise_shape = _noise_shape(noise_shape)
         self.broadcast_dims = _tuple(broadcast_dims)
@@ -93,15 +93,13 @@ class QSD(keras.layers.Layer):
             self.seed_generator = own if isinstance(own, generator) else generator(own)
         self._begin(dilution)
         self.supports_masking = True
-        if hasattr(self, "_build_at_init"):  # not in Keras below 3.9, which builds with a call
-            self._build_at_init()
+        build_now(self)
 
     def _begin(self, dilution: Dilution) -> None:
         """Take the first law."""
         self._dilution = dilution
-        # Graphs of TensorFlow can be told of a new law; the other backends read it as they run.
-        live = dilution.rate > 0 and keras.backend.backend() == "tensorflow"
-        self._tables = backend.Tables(dilution, self.p_broadcast_dims != ()) if live else None
+        shared = self.p_broadcast_dims != ()
+        self._tables = backend.make_tables(dilution, shared) if dilution.rate > 0 else None
 
     @property
     def dilution(self) -> Dilution:
@@ -137,7 +135,9 @@ class QSD(keras.layers.Layer):
     def call(self, inputs: Any, training: bool = False) -> Any:
         if not training or self.rate == 0:
             return inputs
-        return backend.dilute(self, inputs, self._shared_axes(tuple(inputs.shape)))
+        source = Source(self.seed, self.seed_generator)
+        axes = SharedAxes(self._shared_axes(tuple(inputs.shape)), self.p_broadcast_dims)
+        return backend.dilute(inputs, self._dilution, source, axes, self._tables)
 
     def _shared_axes(self, shape: Shape) -> tuple[int, ...]:
         """Return the axes that share a coefficient, by noise_shape or broadcast_dims."""
@@ -164,9 +164,9 @@ class QSD(keras.layers.Layer):
         elif isinstance(seed, keras.random.SeedGenerator):
             seed = keras.saving.serialize_keras_object(seed)
         return {
-            **super().get_config(),
+            **keras.layers.Layer.get_config(self),
             "rate": self.rate,
-            "alpha": self.alpha,
+            "alpha": alpha_to_json(self.alpha),
             "noise_shape": self.noise_shape,
             "seed": seed,
             "vary": self.dilution.vary,
@@ -181,7 +181,18 @@ class QSD(keras.layers.Layer):
         if isinstance(seed, dict):
             words = seed.get("quantal.key")
             seed = Key(*words) if words else keras.saving.deserialize_keras_object(seed)
-        return super().from_config({**config, "seed": seed})
+        alpha = alpha_from_json(config.get("alpha"))
+        return super().from_config({**config, "seed": seed, "alpha": alpha})
+
+
+def alpha_to_json(alpha: float) -> float | str:
+    """Return alpha as it stands in configurations: JSON has no infinity."""
+    return "inf" if math.isinf(alpha) else alpha
+
+
+def alpha_from_json(alpha: Any) -> Any:
+    """Return the alpha of a configuration."""
+    return math.inf if alpha == "inf" else alpha
 
 
 def _tuple(axes: Axes) -> tuple[int, ...]:

@@ -62,7 +62,7 @@ class Spatial(QSD):
 
 
 @keras.saving.register_keras_serializable(package="quantal")
-class SpatialQSD1D(Spatial):
+class SpatialQSD1D(Spatial, keras.layers.SpatialDropout1D):
     """QSD of whole feature maps of a (batch, steps, channels) input.
 
     Parameters
@@ -89,7 +89,7 @@ class SpatialQSD1D(Spatial):
 
 
 @keras.saving.register_keras_serializable(package="quantal")
-class SpatialQSD2D(Spatial):
+class SpatialQSD2D(Spatial, keras.layers.SpatialDropout2D):
     """QSD of whole feature maps of a (batch, rows, columns, channels) input.
 
     Parameters
@@ -113,7 +113,7 @@ class SpatialQSD2D(Spatial):
 
 
 @keras.saving.register_keras_serializable(package="quantal")
-class SpatialQSD3D(Spatial):
+class SpatialQSD3D(Spatial, keras.layers.SpatialDropout3D):
     """QSD of whole feature maps of an input with three spatial axes; see `SpatialQSD2D`.
 
     Examples

@@ -18,6 +18,7 @@ from quantal.tensorflow._random_bits import (
     Keys,
     Shape,
     Tensor,
+    UnknownRank,
     by_fours,
     cells,
     checked_source,
@@ -111,9 +112,9 @@ def coefficients(
     if p_shape is None:
         values, threshold = law
         row = keys.level < threshold
-        return by_fours(lambda blocks: look_up(values, row, cells(keys.own, blocks)), mask_shape)
+        return by_fours(lambda count: look_up(values, row, cells(keys.own, count)), mask_shape)
     keep_below, values = law
-    cell = tf.cast(by_fours(lambda blocks: cells(keys.shared, blocks), p_shape), tf.int32)
+    cell = tf.cast(by_fours(lambda count: cells(keys.shared, count), p_shape), tf.int32)
     keep = levels(keys.own, mask_shape) < tf.gather(keep_below, cell)
     return tf.where(keep, tf.gather(values, cell), 0.0)
 
@@ -142,6 +143,6 @@ def check_input(x: Tensor, shared: Axes, p_shared: Axes) -> tuple[Shape, Shape |
     if x.shape.rank is None:
         if shared != () or p_shared != ():
             raise wrong_value("x", "a tensor of known rank, to name axes of it", x.shape)
-        return tf.shape(x), None
+        return UnknownRank(tf.shape(x), tf.size(x)), None
     sizes = [tf.shape(x)[axis] if n is None else n for axis, n in enumerate(x.shape)]
     return coefficient_shapes(sizes, shared, p_shared)
