@@ -89,11 +89,15 @@ def _makes_dropout(call: SourceCall) -> bool:
 
 
 def _is_dropout(call: SourceCall) -> bool:
-    """Whether a function drops units, by its name; a method of an unknown object is not meant."""
+    """Whether a function drops units, by its name.
+
+    What cannot be told is taken for one only as ``package.dropout``: a plain variable of that name,
+    or an attribute of self, is most often a layer.
+    """
     if call.target is not UNKNOWN:
         return _FUNCTION.match(getattr(call.target, "__name__", "")) is not None
-    root, *_, last = call.written.split(".")
-    return root != "self" and _FUNCTION.match(last) is not None and root != last
+    owner, _, name = call.written.rpartition(".")
+    return owner not in ("", "self") and _FUNCTION.match(name) is not None
 
 
 def _without_source(function: FunctionType, place: str) -> Iterator[InCode]:
