@@ -1,8 +1,9 @@
 """One run: what a backend's training loop asks for, and the folder that it writes.
 
-``config.json`` and ``versions.json`` are written at the start, ``metrics.jsonl`` gets a line an
-epoch, ``checkpoint-N`` is the state after N epochs, ``sparse.npz`` holds the sparse-encoding
-measurements and ``result.json`` ends the run. A run that was killed goes on from its checkpoint.
+``config.json`` and ``versions.json`` are written at the start, ``metrics.jsonl`` and (seconds)
+``times.jsonl`` get a line an epoch, ``checkpoint-N`` is the state after N epochs, ``sparse.npz``
+holds the sparse-encoding measurements and ``result.json`` ends the run. A run that was killed goes
+on from its checkpoint.
 """
 
 from __future__ import annotations
@@ -114,6 +115,7 @@ class Run:
         self._data: Data | None = None
         self._patience = patience
         self._lock: IO[str] | None = None
+        self._since = time.monotonic()
         if rank == 0:
             self._refuse_other_settings()
 
@@ -222,6 +224,10 @@ class Run:
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())
+        now = time.monotonic()
+        with (self.folder / "times.jsonl").open("a") as file:
+            file.write(json.dumps({"epoch": epoch, "seconds": round(now - self._since, 3)}) + "\n")
+        self._since = now
         new = self.folder / f"checkpoint-{epoch + 1}"
         half = self.folder / "half-written"
         _remove(half)
@@ -302,6 +308,7 @@ class Run:
         # An epoch whose state was not saved is run again.
         kept = [json.dumps(line) for line in self.metrics if line["epoch"] < self.first_epoch]
         write_whole(self.folder / "metrics.jsonl", "".join(line + "\n" for line in kept))
+        self._since = time.monotonic()
         self.watch.start(self)
 
     def __exit__(self, *_: object) -> None:

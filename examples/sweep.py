@@ -39,7 +39,11 @@ class Job:
         line = [sys.executable, "-m", "examples", "run", one.experiment, "--out", str(out)]
         for name in _OPTIONS:
             value = getattr(one, name)
-            line += [] if value is None else [f"--{name}", str(value)]
+            flag = "--" + name.replace("_", "-")
+            if isinstance(value, bool):
+                line += [flag] * value
+            elif value is not None:
+                line += [flag, str(value)]
         line += ["--seed", *(str(run.seed) for run in self.runs)]
         line += [] if data is None else ["--data", str(data)]
         return line + (["--vmap-seeds"] if len(self.runs) > 1 else [])
@@ -48,6 +52,7 @@ class Job:
 _OPTIONS = (
     *("backend", "layer", "rate", "alpha", "epochs"),
     *("limit", "precision", "device", "stream", "devices"),
+    *("unit_mean", "shared_p", "variant", "keras_backend"),
 )
 
 
@@ -72,7 +77,13 @@ def grid(
     for layer, rate, alpha in product(layers, rates, alphas):
         rate = None if layer == "none" else rate
         alpha = None if layer in ("none", "dropout") else alpha
-        one = start.but(layer=layer, rate=rate, alpha=alpha)
+        one = start.but(
+            layer=layer,
+            rate=rate,
+            alpha=alpha,
+            unit_mean=start.unit_mean and layer == "qsd",
+            shared_p=start.shared_p and layer not in ("none", "dropout"),
+        )
         conditions[one.condition] = one
     return [one.but(seed=seed) for one in conditions.values() for seed in seeds]
 
