@@ -167,7 +167,8 @@ class Training:
 
 def _optimiser(plan: Optimiser, model: nn.Module) -> torch.optim.Optimizer:
     weights = [weight for weight in model.parameters() if weight.requires_grad]
-    common = {"weight_decay": plan.weight_decay, "fused": True}  # one pass over all weights
+    fused = weights[0].device.type in ("cpu", "cuda")  # one pass over all weights
+    common: dict[str, Any] = {"weight_decay": plan.weight_decay, "fused": fused}
     if plan.kind == "adam":
         return torch.optim.Adam(weights, plan.rate, **common)
     return torch.optim.SGD(
