@@ -6,9 +6,9 @@ import hashlib
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import IO
 
-__all__ = ["append", "checksums", "refuse_links", "remove", "write_whole"]
+__all__ = ["append", "checksums", "open_to_append", "refuse_links", "remove", "write_whole"]
 
 # Where there is no such flag (Windows), `refuse_links` has looked before.
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
@@ -25,10 +25,15 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 def append(path: Path, line: str) -> None:
     """Add a line to a file, and wait until it is on the disk."""
-    with open(path, "ab", opener=_opener) as file:
+    with open_to_append(path) as file:
         file.write(line.encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
+
+
+def open_to_append(path: Path) -> IO[bytes]:
+    """Open a file to write at its end; a link is refused."""
+    return open(path, "ab", opener=_opener)
 
 
 def remove(path: Path) -> None:
@@ -64,5 +69,5 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _opener(path: str, flags: int) -> Any:
+def _opener(path: str, flags: int) -> int:
     return os.open(path, flags | _NO_LINK, 0o666)
