@@ -76,7 +76,8 @@ def _sweep(given: argparse.Namespace) -> int:
     runs: list[Settings] = []
     for name in given.experiments:
         for backend in given.backends:
-            start = _settings(given, experiment=name, backend=backend)
+            under = given.keras_backend if backend == "keras" else None
+            start = _settings(given, experiment=name, backend=backend, keras_backend=under)
             if given.paper:
                 runs += sweep.paper(start, seeds)
             else:
@@ -98,14 +99,18 @@ def _sweep(given: argparse.Namespace) -> int:
             address=given.address, cpus=given.cpus, gpus=given.gpus, retries=given.retries,
         )  # fmt: skip
     else:
-        ended = sweep.on_this_machine(
+        from examples.processes import on_this_machine
+
+        ended = on_this_machine(
             work, out, data,
             at_once=given.jobs, threads=given.threads, gpus=int(given.gpus), retries=given.retries,
         )  # fmt: skip
     failed = len(found.refused)
     for number, (job, error) in enumerate(ended, 1):
         failed += bool(error)
-        print(f"[{number}/{len(work)}] {job.name}{f'\n  {error}' if error else ''}", flush=True)
+        print(f"[{number}/{len(work)}] {job.name}", flush=True)
+        if error:
+            print(f"  failed: {error}", flush=True)
     return int(failed > 0)
 
 
@@ -154,6 +159,12 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument("--device", default="auto", help="auto, cpu or gpu")
     common.add_argument("--stream", default="native", help="native, or portable between backends")
     common.add_argument("--devices", type=int, default=1, help="how many share each batch")
+    common.add_argument("--unit-mean", action="store_true", help="QSD with a mean of 1")
+    shared = "one retain probability of a unit for all samples of a batch"
+    common.add_argument("--shared-p", action="store_true", help=shared)
+    common.add_argument("--variant", help="another reading of the experiment; see list")
+    under = "tensorflow, jax or torch; default: KERAS_BACKEND, or tensorflow"
+    common.add_argument("--keras-backend", help=under)
     common.add_argument("--data", type=Path, help="the folder of the data; default: download")
     common.add_argument("--out", type=Path, default=Path("runs"), help="the folder of all runs")
     together = "train all seeds of a condition at once (jax)"

@@ -82,6 +82,7 @@ class Experiment:
 
     ``sizes`` are the model's own numbers; ``sites`` name the places of the layer under test, in
     the order of the pass; ``rates`` and ``alphas`` are the grid of the paper's figures.
+    ``variants`` are other readings of what the paper leaves open: by name, the fields that differ.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Experiment:
     rates: tuple[float, ...] = ()
     alphas: tuple[float, ...] = ()
     findings: tuple[Finding, ...] = field(default=())
+    variants: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 _THREE_STEPS = Schedule(factor=0.2, steps=(30, 60, 80))
@@ -285,8 +287,8 @@ SPARSER: dict[str, dict[str, float]] = {
 }
 
 
-def experiment(name: str) -> Experiment:
-    """Return the experiment of this name.
+def experiment(name: str, variant: str | None = None) -> Experiment:
+    """Return the experiment of this name, or a variant of it.
 
     Examples
     --------
@@ -295,4 +297,10 @@ def experiment(name: str) -> Experiment:
     """
     if name not in EXPERIMENTS:
         raise wrong_value("experiment", f"one of {', '.join(EXPERIMENTS)}", name)
-    return EXPERIMENTS[name]
+    found = EXPERIMENTS[name]
+    if variant is None:
+        return found
+    if variant not in found.variants:
+        expected = f"one of {', '.join(found.variants)}" if found.variants else "nothing"
+        raise wrong_value("variant", f"{expected} for {name}", variant)
+    return replace(found, **found.variants[variant])

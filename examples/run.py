@@ -45,7 +45,7 @@ def train(settings: Settings, out: Path, **options: Any) -> dict[str, Any]:
     if (result := run.result) is not None:
         run.watch.again(run, result)
         return result
-    loop = _loop(settings.backend, "train")
+    loop = _loop(settings, "train")
     with run:
         loop.train(run)
     assert run.result is not None
@@ -67,7 +67,7 @@ def train_together(
             watch.again(run, result)
     if going:
         going[0].watch = watch
-        loop = _loop(backend, "seeds")
+        loop = _loop(many[0], "seeds")
         with ExitStack() as stack:
             for run in going:
                 run.together = len(going)
@@ -76,10 +76,12 @@ def train_together(
     return [run.result or {} for run in runs]
 
 
-def _loop(backend: str, name: str) -> Any:
+def _loop(settings: Settings, name: str) -> Any:
     """Return a module of a backend; what is missing is told of before any data are loaded."""
-    require_backend(backend)
-    return importlib.import_module(f"examples.with_{backend}.{name}")
+    require_backend(settings)
+    if settings.keras_backend is not None:
+        os.environ["KERAS_BACKEND"] = settings.keras_backend  # read once, when Keras is loaded
+    return importlib.import_module(f"examples.with_{settings.backend}.{name}")
 
 
 def _rank(backend: str) -> int:

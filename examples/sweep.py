@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, product
 from pathlib import Path
-from queue import SimpleQueue
 
-from examples import lifeline
-from examples.files import open_to_append, refuse_links
 from examples.folder import read_result, refuse_other_settings
 from examples.settings import Settings
 
-__all__ = ["Job", "Standing", "grid", "jobs", "on_this_machine", "paper", "standing"]
+__all__ = ["Job", "Standing", "grid", "jobs", "paper", "standing"]
 
 Outcome = tuple["Job", str]  # the error, empty if there was none
 ROOT = Path(__file__).parents[1]
@@ -45,7 +38,11 @@ class Job:
         line = [sys.executable, "-m", "examples", "run", one.experiment, "--out", str(out)]
         for name in _OPTIONS:
             value = getattr(one, name)
-            line += [] if value is None else [f"--{name}", str(value)]
+            flag = "--" + name.replace("_", "-")
+            if isinstance(value, bool):
+                line += [flag] * value
+            elif value is not None:
+                line += [flag, str(value)]
         line += ["--seed", *(str(run.seed) for run in self.runs)]
         line += ["--patience", str(PATIENCE)]
         line += [] if data is None else ["--data", str(data)]
@@ -55,6 +52,7 @@ class Job:
 _OPTIONS = (
     *("backend", "layer", "rate", "alpha", "epochs"),
     *("limit", "precision", "device", "stream", "devices"),
+    *("unit_mean", "shared_p", "variant", "keras_backend"),
 )
 
 
@@ -79,7 +77,13 @@ def grid(
     for layer, rate, alpha in product(layers, rates, alphas):
         rate = None if layer == "none" else rate
         alpha = None if layer in ("none", "dropout") else alpha
-        one = start.but(layer=layer, rate=rate, alpha=alpha)
+        one = start.but(
+            layer=layer,
+            rate=rate,
+            alpha=alpha,
+            unit_mean=start.unit_mean and layer == "qsd",
+            shared_p=start.shared_p and layer not in ("none", "dropout"),
+        )
         conditions[one.condition] = one
     return [one.but(seed=seed) for one in conditions.values() for seed in seeds]
 
@@ -136,98 +140,3 @@ def jobs(runs: Iterable[Settings], *, vmap_seeds: bool = False) -> list[Job]:
 
 def _key(run: Settings) -> tuple[str, str, int]:
     return run.experiment, f"{run.backend} {run.condition}", run.seed
-
-
-def on_this_machine(
-    work: Sequence[Job],
-    out: Path,
-    data: Path | None,
-    *,
-    at_once: int,
-    threads: int | None = None,
-    gpus: int = 0,
-    retries: int = 1,
-) -> Iterator[Outcome]:
-    """Do the jobs in processes of their own, and yield each as it ends.
-
-    Each writes what it says to a file ``.log`` beside its folder, and ends with this process. ``threads`` are those of one process;
-    None shares out the cores. With ``gpus``, each process sees one of them.
-    """
-    free: SimpleQueue[int] = SimpleQueue()
-    for number in range(at_once):
-        free.put(number)
-    threads = threads or max(1, (os.cpu_count() or 1) // at_once)
-    going = _Going()
-
-    def do(job: Job) -> Outcome:
-        place = free.get()
-        try:
-            environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-            if gpus:
-                environment["CUDA_VISIBLE_DEVICES"] = str(place % gpus)
-            return job, _attempt(job, out, data, environment, retries, going)
-        finally:
-            free.put(place)
-
-    pool = ThreadPoolExecutor(at_once)
-    try:
-        for ended in as_completed([pool.submit(do, job) for job in work]):
-            yield ended.result()
-    finally:  # also of Ctrl-C: nothing goes on, and nothing begins
-        pool.shutdown(wait=False, cancel_futures=True)
-        going.end()
-        pool.shutdown()
-
-
-class _Going:
-    """The processes that are at work; after the end there are none, and no new ones."""
-
-    def __init__(self) -> None:
-        self._processes: set[subprocess.Popen[bytes]] = set()
-        self._lock = threading.Lock()
-        self.ended = False
-
-    def do(self, start: Callable[[], subprocess.Popen[bytes]]) -> int:
-        """Start a process and return its exit status."""
-        with self._lock:
-            if self.ended:
-                return 1
-            process = start()
-            self._processes.add(process)
-        try:
-            return process.wait()
-        finally:
-            self._processes.discard(process)
-
-    def end(self) -> None:
-        with self._lock:
-            self.ended = True
-        for process in tuple(self._processes):
-            lifeline.stop(process)
-
-
-def _attempt(
-    job: Job,
-    out: Path,
-    data: Path | None,
-    environment: dict[str, str],
-    retries: int,
-    going: _Going,
-) -> str:
-    """Do a job, again if it fails, each time from its last checkpoint; return the last error."""
-    folder = out / job.runs[0].name
-    path = folder.with_name(folder.name + ".log")  # beside it: a failed start leaves no folder
-    refuse_links(path, out)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    error = ""
-    for _ in range(retries + 1):
-        if going.ended:
-            return "stopped"
-        with open_to_append(path) as log:
-            command = job.command(out, data)
-            status = going.do(lambda: lifeline.start(command, ROOT, environment, log))
-        if status == 0:
-            return ""
-        tail = path.read_text(errors="replace").strip().splitlines()[-1:]
-        error = f"exit {status}: {' '.join(tail)} ({path})"
-    return error

@@ -12,7 +12,7 @@ from examples.data.sets import Data, Split
 from examples.experiments import Experiment
 from quantal._errors import wrong_value
 
-__all__ = ["Batch", "batches", "evaluation", "steps"]
+__all__ = ["Batch", "batches", "evaluation", "order", "steps"]
 
 EVALUATION_BATCH = 512  # samples; of a text, the experiment's own batch
 
@@ -31,15 +31,24 @@ def steps(experiment: Experiment, data: Data) -> int:
 
 def batches(experiment: Experiment, data: Data, seed: int, epoch: int) -> Iterator[Batch]:
     """Yield the training batches of an epoch, shuffled and augmented; a text in its order."""
-    count = steps(experiment, data)
     if data.train.y is None:
+        steps(experiment, data)
         yield from _windows(data.train.x, experiment.batch, experiment.sizes["steps"])
         return
     rng = np.random.default_rng([seed, 1, epoch])
-    order = rng.permutation(len(data.train.x))[: count * experiment.batch]
-    for chosen in order.reshape(count, experiment.batch):
+    for chosen in _order(experiment, data, rng):
         x = data.train.x[chosen]
         yield Batch(x if data.augment is None else data.augment(x, rng), data.train.y[chosen])
+
+
+def order(experiment: Experiment, data: Data, seed: int, epoch: int) -> NDArray[np.int64] | None:
+    """Return the sample numbers of each batch of `batches`, where those are just samples.
+
+    None where they are not: images that are changed at random, and texts.
+    """
+    if data.train.y is None or data.augment is not None:
+        return None
+    return _order(experiment, data, np.random.default_rng([seed, 1, epoch]))
 
 
 def evaluation(experiment: Experiment, data: Data, split: str) -> Iterator[Batch]:
@@ -52,6 +61,12 @@ def evaluation(experiment: Experiment, data: Data, split: str) -> Iterator[Batch
     for start in range(0, len(part.x), EVALUATION_BATCH):
         chosen = slice(start, start + EVALUATION_BATCH)
         yield Batch(part.x[chosen], part.y[chosen])
+
+
+def _order(experiment: Experiment, data: Data, rng: np.random.Generator) -> NDArray[np.int64]:
+    count = steps(experiment, data)
+    drawn = rng.permutation(len(data.train.x))[: count * experiment.batch]
+    return drawn.reshape(count, experiment.batch)
 
 
 def _whole_batches(experiment: Experiment, part: Split) -> int:

@@ -26,9 +26,9 @@ class Place(NamedTuple):
         """Put a copy on each device."""
         return jax.device_put(tree, NamedSharding(self.mesh, P()))
 
-    def divided(self, tree: Any) -> Any:
-        """Divide arrays along their first axis; the compiler does the rest."""
-        return jax.device_put(tree, NamedSharding(self.mesh, P("sample")))
+    def divided(self, tree: Any, axis: int = 0) -> Any:
+        """Divide arrays along the axis of their samples; the compiler does the rest."""
+        return jax.device_put(tree, NamedSharding(self.mesh, P(*[None] * axis, "sample")))
 
     def fill(self, samples: int) -> int:
         """Return the least size of a batch that holds so many samples and can be divided."""

@@ -235,4 +235,11 @@ def _site(experiment: Experiment, settings: Settings, name: str) -> nnx.Dropout:
         return nnx.Dropout(0.0)
     if settings.layer == "dropout" and settings.stream == "native":
         return nnx.Dropout(law.rate, broadcast_dims=shared)
-    return QSD(law.rate, law.alpha, vary=law.vary, broadcast_dims=shared)
+    return QSD(
+        law.rate,
+        law.alpha,
+        vary=law.vary,
+        unit_mean=law.unit_mean,
+        broadcast_dims=shared,
+        p_broadcast_dims=settings.p_broadcast_dims,
+    )

@@ -1,4 +1,4 @@
-"""What is compiled: one training step and one evaluation step for all experiments.
+"""What is compiled: training steps and one evaluation step for all experiments.
 
 Pure functions of arrays, so that they can be mapped over seeds, shared between devices and lowered
 for a machine that is not there.
@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import jax
 import optax
 from flax import nnx
+from jax import lax
 from jax import numpy as jnp
 
 from examples.data import Batch
 from examples.experiments import Optimiser
 
-__all__ = ["Plan", "State", "Steps", "compiled", "optimiser", "step"]
+__all__ = ["Plan", "State", "Steps", "compiled", "optimiser", "steps"]
 
 
 class Plan(NamedTuple):
@@ -51,16 +52,22 @@ class Steps(NamedTuple):
 def compiled(plan: Plan) -> Steps:
     """Compile the functions of a plan when they are first called; once for all its runs."""
     return Steps(
-        jax.jit(partial(step, plan), donate_argnums=0),
+        jax.jit(partial(steps, plan), donate_argnums=0),
         jax.jit(partial(evaluate, plan), donate_argnums=1),
         jax.jit(partial(outputs, plan), static_argnames="masks"),
     )
 
 
-def step(
-    plan: Plan, state: State, batch: Batch, keys: jax.Array, rate: jax.Array
+def steps(
+    plan: Plan,
+    state: State,
+    batches: Any,
+    samples: Batch | None,
+    count: jax.Array,
+    keys: jax.Array,
+    rate: jax.Array,
 ) -> tuple[State, jax.Array]:
-    """Train on a batch; return the new state and the cost.
+    """Train on batches, one after another; return the new state and the cost of each step.
 
     Parameters
     ----------
@@ -68,13 +75,36 @@ def step(
         The model and how it learns.
     state : State
         Where it stands.
-    batch : Batch
-        Inputs and targets.
+    batches : Batch or jax.Array
+        Inputs and targets, or else the numbers of the samples; the steps along the first axis.
+    samples : Batch or None
+        All samples, where ``batches`` are numbers of them.
+    count : jax.Array
+        How many steps to do. An argument, not a shape: one program serves a part of the batches.
     keys : jax.Array
-        A key for each site; this step folds in its number.
+        A key for each site; each step folds in its number.
     rate : jax.Array
         The learning rate.
     """
+
+    def one(number: jax.Array, done: tuple[State, jax.Array]) -> tuple[State, jax.Array]:
+        before, costs = done
+        batch = jax.tree.map(lambda parts: parts[number], batches)
+        if samples is not None:
+            batch = Batch(samples.x[batch], samples.y[batch])
+        after, cost = step(plan, before, batch, keys, rate)
+        # A loop keeps its types: half-precise states of a network are kept in those of the start.
+        after = jax.tree.map(lambda new, old: new.astype(old.dtype), after, before)
+        return after, costs.at[number].set(cost)
+
+    costs = jnp.zeros(len(jax.tree.leaves(batches)[0]), state.total.dtype)
+    return lax.fori_loop(0, count, one, (state, costs))
+
+
+def step(
+    plan: Plan, state: State, batch: Batch, keys: jax.Array, rate: jax.Array
+) -> tuple[State, jax.Array]:
+    """Train on a batch; return the new state and the cost."""
     own = jax.vmap(jax.random.fold_in, (0, None))(keys, state.count)
 
     def loss(params: nnx.State) -> tuple[jax.Array, tuple[nnx.State, Any]]:

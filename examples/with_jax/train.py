@@ -18,6 +18,7 @@ from examples.data.batches import EVALUATION_BATCH
 from examples.run import Run
 from examples.with_jax.checkpoint import restore, save
 from examples.with_jax.devices import Place, at_work
+from examples.with_jax.feed import Feed, Portion
 from examples.with_jax.models import build
 from examples.with_jax.steps import Plan, State, compiled, optimiser
 from examples.with_jax.weights import dump, load
@@ -33,7 +34,7 @@ def train(run: Run) -> None:
         state = trainer.start()
         for epoch in range(run.first_epoch, run.epochs):
             state, keys, rate = trainer.begin(state, epoch)
-            state = trainer.go(state, enumerate(run.batches(epoch)), keys, rate, epoch)
+            state = trainer.go(state, trainer.feed.epoch(epoch), keys, rate, epoch)
             trainer.record(state, epoch)
         trainer.finish(state)
 
@@ -47,6 +48,7 @@ class Trainer:
         graph = nnx.graphdef(self.model)
         self.plan = Plan(graph, run.experiment.optimiser, run.experiment.cost)
         self.steps = compiled(self.plan)
+        self.feed = Feed(run, place)
 
     def start(self) -> State:
         """Return the state to go on with."""
@@ -70,16 +72,29 @@ class Trainer:
     def go(
         self,
         state: State,
-        batches: Iterable[tuple[int, Batch]],
+        portions: Iterable[Portion],
         keys: jax.Array,
         rate: jax.Array,
         epoch: int,
     ) -> State:
-        """Train on numbered batches."""
-        for number, batch in batches:
-            state, cost = self.steps.train(state, self.place.divided(batch), keys, rate)
-            self.run.step(epoch, number, cost)
+        """Train on portions of batches."""
+        before = None
+        for portion in portions:
+            _, count, batches, samples = portion
+            state, costs = self.steps.train(state, batches, samples, np.int32(count), keys, rate)
+            # Told one portion late: to look at a cost waits for the device, which is busy then.
+            self.tell(epoch, before)
+            before = portion, costs
+        self.tell(epoch, before)
         return state
+
+    def tell(self, epoch: int, done: tuple[Portion, jax.Array] | None) -> None:
+        """Tell of the steps of a portion."""
+        if done is None:
+            return
+        portion, costs = done
+        for number, cost in enumerate(np.asarray(costs)[: portion.count], portion.first):
+            self.run.step(epoch, number, cost)
 
     def keys(self, epoch: int) -> jax.Array:
         """Return a key for each site."""
@@ -115,10 +130,10 @@ class Trainer:
 
     def outputs(self, state: State) -> Callable[[NDArray, bool], list[NDArray]]:
         """Return the function from a batch to the outputs of the sites; each call has new masks."""
-        keys, calls = self.keys(self.run.epochs), count()
+        keys, calls = self.keys(self.run.epochs), count(self.run.epochs * self.run.steps)
 
         def site_outputs(x: NDArray, masks: bool) -> list[NDArray]:
-            call = state._replace(count=state.count + jnp.uint32(next(calls)))
+            call = state._replace(count=jnp.uint32(next(calls)))
             carry = self.model.start(len(x))
             seen = self.steps.outputs(call, *self.place.everywhere((x, carry)), keys, masks=masks)
             return [np.asarray(output, np.float32) for output in seen]

@@ -18,6 +18,9 @@ __all__ = ["environment"]
 def environment(run: Run) -> Iterator[None]:
     """Hold the precision, device and distribution of a run."""
     settings = run.settings
+    if settings.keras_backend != keras.backend.backend():
+        expected = f"{keras.backend.backend()}, which Keras was loaded with"
+        raise wrong_value("keras_backend", expected, settings.keras_backend)
     with ExitStack() as stack:
         stack.enter_context(_precision(settings.precision))
         found = _devices("gpu") or _devices("cpu")

@@ -83,7 +83,14 @@ class Sites:
         if settings.layer == "dropout" and seed == 0:
             return layers.Dropout(law.rate, noise_shape=noise_shape, seed=seed, name=name)
         return QSD(
-            law.rate, law.alpha, vary=law.vary, noise_shape=noise_shape, seed=seed, name=name
+            law.rate,
+            law.alpha,
+            vary=law.vary,
+            unit_mean=law.unit_mean,
+            noise_shape=noise_shape,
+            p_broadcast_dims=settings.p_broadcast_dims,
+            seed=seed,
+            name=name,
         )
 
 

@@ -11,7 +11,7 @@ from examples import initial
 from examples.data import Batch
 from examples.run import Run
 from examples.with_keras import weights
-from examples.with_keras.callbacks import Callbacks, Record, Start, checkpoint
+from examples.with_keras.callbacks import Callbacks, Record, Start, checkpoint, start
 from examples.with_keras.environment import environment
 from examples.with_keras.evaluation import site_outputs
 from examples.with_keras.models import Model, build
@@ -35,6 +35,7 @@ def train(run: Run) -> None:
             callbacks=Callbacks(run, callbacks, add_history=True, model=model),
             verbose=0,
         )
+        start(model, run, run.epochs)  # the masks of the measurements depend on nothing before
         run.finish(site_outputs(model), weights.dump(model, run.experiment))
 
 

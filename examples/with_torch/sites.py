@@ -29,7 +29,12 @@ class Sites:
         if self.settings.layer == "dropout" and not portable:
             # Of an input (batch, words, features), Dropout1d drops words.
             return (nn.Dropout1d if words else nn.Dropout)(law.rate)
-        options: dict[str, Any] = {"vary": law.vary, "broadcast_dims": -1 if words else ()}
+        options: dict[str, Any] = {
+            "vary": law.vary,
+            "unit_mean": law.unit_mean,
+            "broadcast_dims": -1 if words else (),
+            "p_broadcast_dims": self.settings.p_broadcast_dims,
+        }
         if not portable:
             return QSD(law.rate, law.alpha, **options)
         if self.settings.devices == 1:

@@ -159,12 +159,9 @@ class Training:
 
 def _optimiser(plan: Optimiser, model: nn.Module) -> torch.optim.Optimizer:
     weights = [weight for weight in model.parameters() if weight.requires_grad]
+    common = {"weight_decay": plan.weight_decay, "fused": True}  # one pass over all weights
     if plan.kind == "adam":
-        return torch.optim.Adam(weights, plan.rate, weight_decay=plan.weight_decay)
+        return torch.optim.Adam(weights, plan.rate, **common)
     return torch.optim.SGD(
-        weights,
-        plan.rate,
-        momentum=plan.momentum,
-        nesterov=plan.nesterov,
-        weight_decay=plan.weight_decay,
+        weights, plan.rate, momentum=plan.momentum, nesterov=plan.nesterov, **common
     )
