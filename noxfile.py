@@ -18,7 +18,7 @@ TORCH = ("torch",)
 TENSORFLOW = ("tensorflow-cpu",)
 JAX = ("jax", "flax", "equinox", "dm-haiku", "optax")
 ALL = (*TORCH, *TENSORFLOW, "keras", *JAX)
-EXAMPLES = ("matplotlib", "pooch", "rich", "scikit-learn", "ray")
+EXAMPLES = ("filelock", "matplotlib", "pooch", "rich", "scikit-learn", "ray")
 
 # What each backend installs, which folder it tests, and what it asks of pytest and Keras.
 BACKENDS = {

@@ -67,7 +67,7 @@ def _jax(shape: tuple[int, ...]) -> dict[str, Callable[[], object]]:
     import jax
 
     from benchmarks.with_jax import Jax
-    from quantal.jax import drawing
+    from quantal.jax import _coefficients as drawing
 
     made, law, key = Jax(), quantal.Dilution(RATE, ALPHA), jax.random.key(0)
 
@@ -92,7 +92,8 @@ def _tensorflow(shape: tuple[int, ...]) -> dict[str, Callable[[], object]]:
     import tensorflow as tf
 
     from benchmarks.with_keras import Keras, Multiply
-    from quantal.tensorflow import bits, functional
+    from quantal.tensorflow import _functional as functional
+    from quantal.tensorflow import _random_bits as bits
 
     made, law, seed = Keras(), quantal.Dilution(RATE, ALPHA), tf.constant([1, 2])
     table = functional.constants(law, False, seed.device)

@@ -10,8 +10,10 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from examples import lifeline
 from examples.experiments import EXPERIMENTS, LAYERS, experiment
 from examples.settings import BACKENDS, Settings
+from quantal._errors import wrong_value
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,18 +58,24 @@ def _run(given: argparse.Namespace) -> None:
     from examples.progress import watch
     from examples.run import train, train_together
 
+    _at_least(0, given, "patience")
     many = [_settings(given, seed=seed) for seed in given.seed]
+    options: dict[str, Any] = {"data": given.data, "patience": given.patience}
     if given.vmap_seeds:
         print(f"{len(many)} seeds at once; shown is the first", flush=True)
-        train_together(many, given.out, data=given.data, watch=watch())
+        train_together(many, given.out, watch=watch(), **options)
     else:
         for one in many:
-            train(one, given.out, data=given.data, watch=watch())
+            train(one, given.out, watch=watch(), **options)
 
 
 def _sweep(given: argparse.Namespace) -> int:
     from examples import sweep
 
+    _at_least(1, given, "seeds", "jobs", "threads")
+    _at_least(0, given, "retries", "gpus", "cpus")
+    if given.engine == "processes" and given.gpus % 1:
+        raise wrong_value("gpus", "a whole number, of this machine", given.gpus)
     seeds = range(given.seeds)
     runs: list[Settings] = []
     for name in given.experiments:
@@ -80,9 +88,11 @@ def _sweep(given: argparse.Namespace) -> int:
                 runs += sweep.grid(
                     start, layers=given.layers, rates=given.rates, alphas=given.alphas, seeds=seeds
                 )
-    left = sweep.pending(runs, given.out)
-    work = sweep.jobs(left, vmap_seeds=given.vmap_seeds)
-    print(f"{len(runs)} runs, {len(runs) - len(left)} of them done; {len(work)} jobs", flush=True)
+    found = sweep.standing(runs, given.out)
+    work = sweep.jobs(found.left, vmap_seeds=given.vmap_seeds)
+    print(f"{len(runs)} runs, {len(found.done)} of them done; {len(work)} jobs", flush=True)
+    for name, reason in found.refused.items():
+        print(f"{name}\n  not begun: {reason}", flush=True)
     out = given.out.absolute()
     data = None if given.data is None else given.data.absolute()
     if given.engine == "ray":
@@ -93,14 +103,18 @@ def _sweep(given: argparse.Namespace) -> int:
             address=given.address, cpus=given.cpus, gpus=given.gpus, retries=given.retries,
         )  # fmt: skip
     else:
-        ended = sweep.on_this_machine(
+        from examples.processes import on_this_machine
+
+        ended = on_this_machine(
             work, out, data,
             at_once=given.jobs, threads=given.threads, gpus=int(given.gpus), retries=given.retries,
         )  # fmt: skip
-    failed = 0
+    failed = len(found.refused)
     for number, (job, error) in enumerate(ended, 1):
         failed += bool(error)
-        print(f"[{number}/{len(work)}] {job.name}: {error or 'done'}", flush=True)
+        print(f"[{number}/{len(work)}] {job.name}", flush=True)
+        if error:
+            print(f"  failed: {error}", flush=True)
     return int(failed > 0)
 
 
@@ -113,7 +127,15 @@ def _report(given: argparse.Namespace) -> None:
 def _demo(given: argparse.Namespace) -> None:
     from examples.demo import demo
 
+    _at_least(1, given, "seeds")
     demo(given.backend, given.out, seeds=given.seeds, epochs=given.epochs)
+
+
+def _at_least(least: int, given: argparse.Namespace, *names: str) -> None:
+    for name in names:
+        value = getattr(given, name)
+        if value is not None and not value >= least:
+            raise wrong_value(name, f"at least {least}", value)
 
 
 def _settings(given: argparse.Namespace, **changes: Any) -> Settings:
@@ -159,6 +181,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--rate", type=float, help="default: the paper's")
     run.add_argument("--alpha", type=float, help="default: the paper's")
     run.add_argument("--seed", type=int, nargs="+", default=[0])
+    patience = "seconds to wait for another process that is at work in the folder"
+    run.add_argument("--patience", type=float, default=0, help=patience)
 
     grid = command("sweep", _sweep, "train a grid of conditions and seeds", common)
     grid.add_argument("experiments", nargs="+", help=", ".join(EXPERIMENTS))
@@ -190,4 +214,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    lifeline.hold()
     sys.exit(main())

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from quantal.checks import wrong_value
+from quantal._errors import wrong_value
 
 __all__ = [
     "EXPERIMENTS",

@@ -14,7 +14,7 @@ from examples.records import Record, collect
 from examples.settings import BACKENDS
 from examples.sparse import TOTALS, VIEWS
 from examples.statistics import conditions
-from quantal.checks import wrong_value
+from quantal._errors import wrong_value
 
 __all__ = ["compare", "report"]
 

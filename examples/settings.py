@@ -12,9 +12,10 @@ from typing import Any
 
 import quantal
 from examples.experiments import LAYERS, Experiment, experiment
-from quantal.checks import wrong_type, wrong_value
+from examples.files import write_whole
+from quantal._errors import wrong_type, wrong_value
 
-__all__ = ["BACKENDS", "KERAS_BACKENDS", "Settings", "write_whole"]
+__all__ = ["BACKENDS", "KERAS_BACKENDS", "Settings"]
 
 BACKENDS = ("torch", "keras", "jax")
 KERAS_BACKENDS = ("tensorflow", "jax", "torch")
@@ -176,13 +177,6 @@ class Settings:
     def read(cls, path: Path) -> Settings:
         """Read what `write` wrote."""
         return cls(**json.loads(path.read_text()))
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all, also if this process is killed."""
-    half = path.with_name(path.name + ".half")
-    half.write_text(text)
-    half.rename(path)
 
 
 def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:

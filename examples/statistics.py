@@ -17,7 +17,7 @@ from scipy import stats
 from examples.experiments import Experiment, Finding
 from examples.records import Record
 from examples.settings import Settings
-from quantal.checks import wrong_value
+from quantal._errors import wrong_value
 
 __all__ = ["Condition", "Test", "conditions", "dropout_of", "measures", "quartiles"]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from examples.data.sets import Data, Split
 from examples.experiments import Experiment
-from quantal.checks import wrong_value
+from quantal._errors import wrong_value
 
 __all__ = ["Batch", "batches", "evaluation", "order", "steps"]
 

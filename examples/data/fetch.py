@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from examples.data.files import Download, Source, members
-from quantal.checks import require
+from quantal._errors import require
 
 __all__ = ["fetch"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from quantal.checks import wrong_value
+from quantal._errors import wrong_value
 
 __all__ = ["Data", "Split", "load"]
 

@@ -11,7 +11,7 @@ from examples.figures.style import Row, compose, save
 from examples.records import Record, collect
 from examples.settings import Settings
 from examples.statistics import Condition, conditions, measures
-from quantal.checks import wrong_value
+from quantal._errors import wrong_value
 
 __all__ = ["comparison", "draw"]
 

@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 from examples.run import Run
 from examples.settings import Settings
-from quantal.checks import wrong_value
+from quantal._errors import wrong_value
 
 __all__ = ["Place", "at_work"]
 

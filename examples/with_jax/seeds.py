@@ -18,7 +18,7 @@ from examples.with_jax.devices import Place, at_work
 from examples.with_jax.feed import joined
 from examples.with_jax.steps import Plan, State, steps
 from examples.with_jax.train import Trainer
-from quantal.checks import wrong_value
+from quantal._errors import wrong_value
 
 __all__ = ["train_seeds"]
 

@@ -22,7 +22,7 @@ from examples.with_jax.feed import Feed, Portion
 from examples.with_jax.models import build
 from examples.with_jax.steps import Plan, State, compiled, optimiser
 from examples.with_jax.weights import dump, load
-from quantal.jax.bits import typed_key
+from quantal.jax._random_bits import typed_key
 
 __all__ = ["Trainer", "train"]
 

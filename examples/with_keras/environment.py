@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from examples.run import Run
-from quantal.checks import wrong_value
+from quantal._errors import wrong_value
 
 __all__ = ["environment"]
 

@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from examples.run import Run
 from examples.settings import Settings
-from quantal.checks import wrong_value
+from quantal._errors import wrong_value
 
 __all__ = ["Team", "team"]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from quantal.checks import wrong_value
+from quantal._errors import wrong_value
 
 __all__ = ["dump", "load"]
 

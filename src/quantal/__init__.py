@@ -5,8 +5,8 @@ makes a random key that means the same in every framework. The layers are in ``q
 ``quantal.keras`` and ``quantal.jax``. Importing this package loads NumPy and SciPy only.
 """
 
+from quantal._dispatch import dilute
 from quantal.dilution import Dilution
-from quantal.dispatch import dilute
 from quantal.keys import key
 
 __version__ = "0.1.0"

@@ -2,7 +2,7 @@
 
 import sys
 
-from quantal.cli import main
+from quantal._cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from quantal.checks import wrong_type, wrong_value
+from quantal._errors import wrong_type, wrong_value
 
 __all__ = ["Dilution"]
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quantal.checks import wrong_type, wrong_value
+from quantal._errors import wrong_type, wrong_value
 
 __all__ = ["Key", "key", "threefry2x32"]
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quantal.checks import FLOATING, wrong_type
+from quantal._errors import FLOATING, wrong_type
+from quantal._granularity import Axes, coefficient_shapes
 from quantal.dilution import Dilution, Vary
-from quantal.granularity import Axes, coefficient_shapes
 from quantal.keys import Key
 from quantal.table import LEVELS, shared_table, table
 

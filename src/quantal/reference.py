@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from quantal._granularity import Axes, coefficient_shapes
 from quantal.dilution import Dilution
-from quantal.granularity import Axes, coefficient_shapes
 
 __all__ = ["Draw", "backward", "draw", "forward"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from quantal.checks import wrong_type, wrong_value
+from quantal._errors import wrong_type, wrong_value
 from quantal.dilution import Dilution, Vary
 
 __all__ = [

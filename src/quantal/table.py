@@ -21,7 +21,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from quantal.beta import Floats, mean_of_cells
+from quantal._beta import Floats, mean_of_cells
 from quantal.dilution import Dilution
 
 __all__ = ["CELLS", "LEVELS", "SharedTable", "Table", "shared_table", "table"]

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from quantal.checks import FLOATING, wrong_type
+from quantal._errors import FLOATING, wrong_type
+from quantal._granularity import coefficient_shapes
 from quantal.conformance.adapter import Array, Settings
 from quantal.dilution import Dilution
-from quantal.granularity import coefficient_shapes
 
 Shape = tuple[int, ...]
 RNG = np.random.Generator

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from quantal import Dilution
-from quantal.cli import main
+from quantal._cli import main
 
 
 def test_describe_prints_the_law(capsys):

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import quantal
-from quantal import checks, dispatch
+from quantal import _dispatch as dispatch
+from quantal import _errors as checks
 
 FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "flax", "equinox", "matplotlib", "pytest")
 
@@ -21,7 +22,7 @@ def run(code):
 
 def test_importing_quantal_loads_no_framework():
     code = f"""
-import sys, quantal, quantal.cli
+import sys, quantal, quantal._cli
 quantal.dilute(__import__("numpy").ones(3), 0.5, 1.0)
 print([name for name in {FRAMEWORKS!r} if name in sys.modules])
 """

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import quantal
 from quantal import Dilution, reference
-from quantal.granularity import coefficient_shapes
+from quantal._granularity import coefficient_shapes
 from quantal.table import CELLS, LEVELS, shared_table, table
 
 rates = st.one_of(st.floats(0, 1), st.floats(1e-4, 0.999))

@@ -16,8 +16,8 @@ import quantal
 import quantal.jax
 import quantal.numpy
 from quantal import Dilution
-from quantal.granularity import coefficient_shapes
-from quantal.jax import bits
+from quantal._granularity import coefficient_shapes
+from quantal.jax import _random_bits as bits
 from quantal.table import CELLS, table
 
 KEY = jax.random.key(3)

@@ -191,7 +191,7 @@ def test_a_graph_refers_to_the_table_and_holds_no_copy():
 
 
 def test_few_sizes_to_compile_for():
-    from quantal.tensorflow.bits import _rounded
+    from quantal.tensorflow._random_bits import _rounded
 
     counts = np.unique(np.geomspace(1, 1e8, 5000).astype(int)).tolist()
     rounded = [_rounded(count) for count in counts]

@@ -5,9 +5,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-import quantal.torch.attention as attention
+import quantal.torch._attention as attention
 from quantal.torch import convert, dilute, masks_on, revert
-from quantal.torch.rerouting import Rerouting
+from quantal.torch._reroute import Rerouting
 
 KINDS = [
     {},

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from quantal.sites import UnreachedWarning
 from quantal.torch import convert, masks_on, revert, sites
-from quantal.torch.rerouting import Rerouting
+from quantal.torch._reroute import Rerouting
 
 
 class Mlp(nn.Module):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
-import quantal.torch.recurrent as recurrent
+import quantal.torch._recurrent as recurrent
 from quantal.torch import convert, dilute, revert, sites
 
 CLASSES = [nn.LSTM, nn.GRU, nn.RNN]

@@ -11,10 +11,10 @@ from scipy import stats
 import quantal
 import quantal.numpy
 from quantal import Dilution
-from quantal.granularity import coefficient_shapes
+from quantal._granularity import coefficient_shapes
 from quantal.table import LEVELS, table
 from quantal.torch import QSD, dilute
-from quantal.torch.portable import Portable, portable
+from quantal.torch._portable_bits import Portable, portable
 
 KEY = quantal.key(2**63 + 12345)
 HALF = [torch.float16, torch.bfloat16]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from quantal.checks import wrong_value
+from quantal._errors import wrong_value
 from quantal.conformance.adapter import Adapter
 from quantal.conformance.check import CHECKS, Finding, Trial
 from quantal.conformance.report import Report, Result, Status

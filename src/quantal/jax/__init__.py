@@ -3,11 +3,11 @@
 Importing this module loads neither Flax nor Equinox.
 """
 
-from quantal.checks import require
+from quantal._errors import require
 
 require("jax", "jax")
 
-from quantal.jax.drawing import coefficients  # noqa: E402
-from quantal.jax.functional import dilute  # noqa: E402
+from quantal.jax._coefficients import coefficients  # noqa: E402
+from quantal.jax._functional import dilute  # noqa: E402
 
 __all__ = ["coefficients", "dilute"]

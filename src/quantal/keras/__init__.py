@@ -3,14 +3,14 @@
 Importing this module registers the layers, so that saved models that contain them can be loaded.
 """
 
-from quantal.checks import require
+from quantal._errors import require
 
 require("keras", "keras")
 
-from quantal.keras.convert import convert, revert, sites  # noqa: E402 - once Keras is known
-from quantal.keras.layers import QSD  # noqa: E402
-from quantal.keras.monte_carlo import masks_on, predict_mc  # noqa: E402
-from quantal.keras.spatial import SpatialQSD1D, SpatialQSD2D, SpatialQSD3D  # noqa: E402
+from quantal.keras._convert import convert, revert, sites  # noqa: E402 - once Keras is known
+from quantal.keras._layers import QSD  # noqa: E402
+from quantal.keras._monte_carlo import masks_on, predict_mc  # noqa: E402
+from quantal.keras._spatial import SpatialQSD1D, SpatialQSD2D, SpatialQSD3D  # noqa: E402
 
 __all__ = ["QSD", "SpatialQSD1D", "SpatialQSD2D", "SpatialQSD3D"]
 __all__ += ["convert", "masks_on", "predict_mc", "revert", "sites"]

@@ -1,9 +1,9 @@
 """QSD for TensorFlow: `dilute` for tensors; Keras on TensorFlow draws here too."""
 
-from quantal.checks import require
+from quantal._errors import require
 
 require("tensorflow", "keras")
 
-from quantal.tensorflow.functional import dilute  # noqa: E402 - only once TensorFlow is there
+from quantal.tensorflow._functional import dilute  # noqa: E402 - only once TensorFlow is there
 
 __all__ = ["dilute"]

@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 from typing import Any, cast
 
-from quantal.checks import wrong_value
+from quantal._errors import wrong_value
 from quantal.conformance.adapter import Adapter
 
 __all__ = ["BUILT_IN", "installed", "load"]

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from quantal.checks import wrong_value
+from quantal._errors import wrong_value
 from quantal.conformance.adapters.layers import DTYPES, LayerAdapter
 
 __all__ = ["on_configured", "on_jax", "on_tensorflow", "on_torch"]

@@ -8,7 +8,7 @@ import numpy as np
 
 import quantal
 from quantal import Dilution
-from quantal.checks import FLOATING, wrong_type
+from quantal._errors import FLOATING, wrong_type
 from quantal.conformance.adapter import Array
 from quantal.reference import backward, draw, forward
 

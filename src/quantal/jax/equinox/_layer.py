@@ -1,0 +1,117 @@
+"""QSD as an Equinox module, in the place of ``eqx.nn.Dropout``."""
+
+from __future__ import annotations
+
+import warnings
+
+import equinox as eqx
+import jax
+
+from quantal._errors import wrong_type
+from quantal._granularity import Axes
+from quantal.dilution import Vary
+from quantal.jax._functional import Number, checked, dilute, is_random
+from quantal.jax._random_bits import NO_KEY
+from quantal.keys import Key
+
+__all__ = ["QSD"]
+
+
+class QSD(eqx.nn.Dropout):
+    """Quantal Synaptic Dilution: ``eqx.nn.Dropout`` with an ``alpha``.
+
+    Parameters
+    ----------
+    p : float or scalar jax.Array
+        The probability in [0, 1] that a unit is dropped. A new float compiles anew; an array can
+        be changed without.
+    alpha : float or scalar jax.Array
+        The homogeneity, above 0; ``inf`` is standard dropout.
+    inference : bool
+        True returns the input as it is; `equinox.nn.inference_mode` sets it.
+    broadcast_dims : int or tuple of int
+        Axes along which one coefficient is shared.
+    p_broadcast_dims : int or tuple of int
+        Axes along which only the retain probability is shared; masks stay independent.
+    vary, unit_mean
+        As in `quantal.Dilution`.
+    deterministic : bool, optional
+        Equinox's old name of ``inference``; deprecated there, and so here.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> layer = QSD(0.5, alpha=1.0)
+    >>> layer(jnp.ones(4), key=jax.random.key(0))
+    Array([0.6197041, 3.8779285, 0.       , 0.       ], dtype=float32)
+    >>> eqx.nn.inference_mode(layer)(jnp.ones(4))
+    Array([1., 1., 1., 1.], dtype=float32)
+    """
+
+    # Not a static field, for the reason that p is none: equinox.tree_at can change it.
+    alpha: Number
+    broadcast_dims: Axes = eqx.field(static=True)
+    p_broadcast_dims: Axes = eqx.field(static=True)
+    vary: Vary = eqx.field(static=True)
+    unit_mean: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        p: Number = 0.5,
+        alpha: Number | None = None,
+        inference: bool = False,
+        *,
+        broadcast_dims: Axes = (),
+        p_broadcast_dims: Axes = (),
+        vary: Vary = "pq",
+        unit_mean: bool = False,
+        deterministic: bool | None = None,
+    ) -> None:
+        checked(p, alpha, vary, unit_mean)
+        super().__init__(p, inference, deterministic=deterministic)
+        self.alpha = alpha
+        self.broadcast_dims = broadcast_dims
+        self.p_broadcast_dims = p_broadcast_dims
+        self.vary = vary
+        self.unit_mean = unit_mean
+
+    @jax.named_scope("quantal.jax.equinox.QSD")
+    def __call__(
+        self,
+        x: jax.Array,
+        *,
+        key: jax.Array | Key | None = None,
+        inference: bool | None = None,
+        deterministic: bool | None = None,
+    ) -> jax.Array:
+        """Dilute an array.
+
+        Parameters
+        ----------
+        x : jax.Array
+            A floating-point array.
+        key : jax.Array or quantal.Key
+            The key of this draw; not needed in inference.
+        inference : bool, optional
+            Takes precedence over that of the constructor.
+        deterministic : bool, optional
+            Equinox's old name of ``inference``; deprecated there, and so here.
+        """
+        if deterministic is not None:
+            warnings.warn("QSD()(deterministic=...): use inference=...", stacklevel=2)
+            inference = deterministic
+        if inference is None:
+            inference = self.inference
+        if key is None and not inference and is_random(self.p):
+            raise RuntimeError(str(wrong_type("key", NO_KEY, key)))
+        return dilute(
+            x,
+            self.p,
+            self.alpha,
+            key=key,
+            training=not inference,
+            vary=self.vary,
+            unit_mean=self.unit_mean,
+            broadcast_dims=self.broadcast_dims,
+            p_broadcast_dims=self.p_broadcast_dims,
+        )

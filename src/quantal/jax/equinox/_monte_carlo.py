@@ -1,0 +1,97 @@
+"""Monte-Carlo predictions of an Equinox model: masks on, all else as in inference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+
+from quantal.jax._monte_carlo import moments
+from quantal.jax._random_bits import typed_key
+from quantal.jax.equinox._convert import is_dropout
+from quantal.jax.equinox._layer import QSD
+from quantal.keys import Key
+from quantal.sites import Prediction, count_of_draws
+
+__all__ = ["masks_on", "predict_mc"]
+
+Model = TypeVar("Model")
+
+
+@contextmanager
+def masks_on(model: Model, native: bool = False) -> Iterator[Model]:
+    """Give a model that draws masks, and is otherwise as it was.
+
+    The model itself, which cannot be changed, stays as it is: use the one that the block is given.
+
+    Parameters
+    ----------
+    model : eqx.Module
+        Any module.
+    native : bool
+        Whether to turn on Equinox's own dropout too.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> model = eqx.nn.inference_mode(QSD(0.5, alpha=1.0))
+    >>> with masks_on(model) as drawing:
+    ...     drawing(jnp.ones(4), key=jax.random.key(0))
+    Array([0.6197041, 3.8779285, 0.       , 0.       ], dtype=float32)
+    """
+
+    def switch(node: Any) -> Any:
+        if isinstance(node, QSD) or (native and is_dropout(node)):
+            return eqx.nn.inference_mode(node, value=False)
+        return node
+
+    yield jax.tree.map(switch, model, is_leaf=is_dropout)
+
+
+def predict_mc(
+    model: Any,
+    x: Any,
+    n: int,
+    *,
+    key: jax.Array | Key,
+    call: Callable[[Any, Any, jax.Array], Any] | None = None,
+) -> Prediction:
+    """Return the mean and the standard deviation of n predictions with masks on.
+
+    Memory does not grow with n.
+
+    Parameters
+    ----------
+    model : eqx.Module
+        Any module, in inference as a rule: what is not QSD stays in its present mode.
+    x : array or tree of arrays
+        What the model is called with.
+    n : int
+        How many predictions, at least 2.
+    key : jax.Array or quantal.Key
+        The key of the draws.
+    call : function, optional
+        ``call(model, x, key)``, where ``model(x, key=key)`` is not right: for a batch, say, where
+        the model takes one example. A function made anew for each prediction is compiled anew.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> mean, std = predict_mc(QSD(0.5, alpha=1.0), jnp.ones(3), 1000, key=jax.random.key(0))
+    >>> f"{mean[0]:.1f} ± {std[0]:.1f}"
+    '1.4 ± 1.5'
+    """
+    with masks_on(model) as drawing:
+        return _predict(drawing, x, typed_key(key), count_of_draws(n), call or _call)
+
+
+def _call(model: Any, x: Any, key: jax.Array) -> Any:
+    return model(x, key=key)
+
+
+@eqx.filter_jit
+def _predict(model: Any, x: Any, key: jax.Array, n: int, call: Any) -> Prediction:
+    return moments(lambda key: call(model, x, key), key, n)

@@ -1,0 +1,116 @@
+"""Monte-Carlo predictions of a Linen model: masks on, all else as it is called."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import numpy as np
+from flax import linen as nn
+
+from quantal.jax._monte_carlo import moments
+from quantal.jax._random_bits import typed_key
+from quantal.jax.linen._intercept import intercepting
+from quantal.keys import Key
+from quantal.sites import Prediction, count_of_draws
+
+__all__ = ["masks_on", "predict_mc"]
+
+
+@contextmanager
+def masks_on(module: nn.Module, native: bool = False) -> Iterator[nn.Module]:
+    """Draw masks while everything else is as it is called, with ``train=False`` or the like.
+
+    QSD layers that run in the block draw, whatever ``deterministic`` says, and need the stream
+    ``dropout``. Functions compiled elsewhere are compiled anew in the block.
+
+    Parameters
+    ----------
+    module : nn.Module
+        The module that is to run in the block.
+    native : bool
+        Whether to turn on Flax's own dropout too.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from quantal.jax.linen import QSD
+    >>> model = QSD(0.5, alpha=1.0, deterministic=True)
+    >>> with masks_on(model):
+    ...     model.apply({}, jnp.ones(4), rngs={"dropout": jax.random.key(0)})
+    Array([0.       , 0.       , 0.       , 2.6957088], dtype=float32)
+    """
+    with intercepting(masks="all" if native else "QSD"):
+        yield module
+
+
+def predict_mc(
+    module: nn.Module, variables: Any, x: Any, n: int, *, key: jax.Array | Key, **kwargs: Any
+) -> Prediction:
+    """Return the mean and the standard deviation of n predictions with masks on.
+
+    Memory does not grow with n.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Any module that is not bound.
+    variables : tree of arrays
+        Its variables.
+    x : array or tree of arrays
+        What the module is called with.
+    n : int
+        How many predictions, at least 2.
+    key : jax.Array or quantal.Key
+        The key of the draws, from which every random stream is seeded.
+    **kwargs
+        Passed on to ``module.apply``, such as ``train=False``.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from quantal.jax.linen import QSD
+    >>> x, key = jnp.ones(3), jax.random.key(0)
+    >>> mean, std = predict_mc(QSD(0.5, alpha=1.0), {}, x, 1000, key=key, deterministic=True)
+    >>> f"{mean[0]:.1f} ± {std[0]:.1f}"
+    '1.3 ± 1.5'
+    """
+    arrays = {name for name, value in kwargs.items() if _is_arrays(value)}
+    traced = {name: kwargs[name] for name in arrays}
+    static = tuple((name, value) for name, value in kwargs.items() if name not in arrays)
+    with masks_on(module):
+        return _predict(
+            _Static(module), count_of_draws(n), static, variables, x, traced, typed_key(key)
+        )
+
+
+class _Static:
+    """A module that `jax.jit` can tell from others: not all are hashable, but they have an ==."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+
+    def __hash__(self) -> int:
+        return hash(type(self.module))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Static) and bool(self.module == other.module)
+
+
+def _is_arrays(value: Any) -> bool:
+    leaves = jax.tree.leaves(value)
+    return bool(leaves) and all(isinstance(leaf, jax.Array | np.ndarray) for leaf in leaves)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _predict(
+    held: _Static, n: int, static: Any, variables: Any, x: Any, traced: Any, key: jax.Array
+) -> Prediction:
+    def draw(key: jax.Array) -> Any:
+        # One key for all: each stream, of whatever name, is made from it.
+        return held.module.apply(variables, x, rngs=key, **dict(static), **traced)
+
+    return moments(draw, key, n)

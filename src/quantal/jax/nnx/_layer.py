@@ -1,0 +1,138 @@
+"""QSD as a Flax NNX module, in the place of ``nnx.Dropout``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+from flax import nnx
+
+from quantal._errors import wrong_type
+from quantal.dilution import Vary
+from quantal.jax._functional import Number, checked, dilute, is_random
+from quantal.jax._random_bits import typed_key
+from quantal.keys import Key
+
+__all__ = ["QSD"]
+
+_UNDECIDED = """No `deterministic` argument was provided to Dropout layer QSD. Choose one:
+1. QSD(..., deterministic=True/False), in the constructor
+2. self.dropout(x, deterministic=True/False), in the call
+3. nnx.view(model, deterministic=True/False), or model.train() and model.eval()"""
+
+_NO_RNGS = """`deterministic` is False, but no `rngs` argument was provided to Dropout layer QSD.
+Choose one:
+1. QSD(..., rngs=nnx.Rngs(0)), in the constructor
+2. self.dropout(x, rngs=rngs), in the call"""
+
+
+class QSD(nnx.Dropout):
+    """Quantal Synaptic Dilution: ``nnx.Dropout`` with an ``alpha``.
+
+    The random state of a model is the same as with ``nnx.Dropout``, so checkpoints fit both.
+
+    Parameters
+    ----------
+    rate : float or scalar jax.Array
+        The probability in [0, 1] that a unit is dropped. A new float compiles anew; an array can
+        be changed without.
+    alpha : float or scalar jax.Array
+        The homogeneity, above 0; ``inf`` is standard dropout.
+    broadcast_dims : sequence of int
+        Axes along which one coefficient is shared.
+    p_broadcast_dims : sequence of int
+        Axes along which only the retain probability is shared; masks stay independent.
+    vary, unit_mean
+        As in `quantal.Dilution`.
+    deterministic : bool, optional
+        True returns the inputs as they are. ``model.train()`` and ``model.eval()`` set it; None
+        leaves it to the call.
+    rng_collection : str
+        The name of the random stream.
+    rngs : nnx.Rngs, nnx.RngStream or quantal.Key, optional
+        The source of keys; of a `quantal.key`, call number n takes ``key.fold_in(n)``.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> layer = QSD(0.5, alpha=1.0, rngs=nnx.Rngs(0))
+    >>> layer(jnp.ones(4))
+    Array([2.756429, 0.      , 0.      , 0.      ], dtype=float32)
+    >>> layer.eval()
+    >>> layer(jnp.ones(4))
+    Array([1., 1., 1., 1.], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        rate: Number,
+        alpha: Number | None = None,
+        *,
+        broadcast_dims: Sequence[int] = (),
+        p_broadcast_dims: Sequence[int] = (),
+        vary: Vary = "pq",
+        unit_mean: bool = False,
+        deterministic: bool | None = False,
+        rng_collection: str = "dropout",
+        rngs: nnx.Rngs | nnx.RngStream | Key | None = None,
+    ) -> None:
+        checked(rate, alpha, vary, unit_mean)
+        super().__init__(
+            rate,
+            broadcast_dims=broadcast_dims,
+            deterministic=deterministic,
+            rng_collection=rng_collection,
+            rngs=None if isinstance(rngs, Key) else rngs,
+        )
+        if isinstance(rngs, Key):  # a stream folds in its count: what a portable key asks for
+            self.rngs = nnx.Rngs(**{rng_collection: typed_key(rngs)})[rng_collection]
+        self.alpha = alpha
+        self.p_broadcast_dims = p_broadcast_dims
+        self.vary = vary
+        self.unit_mean = unit_mean
+
+    def __call__(
+        self,
+        inputs: jax.Array,
+        *,
+        deterministic: bool | None = None,
+        rngs: nnx.Rngs | nnx.RngStream | jax.Array | Key | None = None,
+    ) -> jax.Array:
+        """Dilute the inputs.
+
+        Parameters
+        ----------
+        inputs : jax.Array
+            A floating-point array.
+        deterministic : bool, optional
+            Takes precedence over that of the constructor.
+        rngs : nnx.Rngs, nnx.RngStream, jax.Array or quantal.Key, optional
+            Takes precedence over those of the constructor.
+        """
+        deterministic = self.deterministic if deterministic is None else deterministic
+        if deterministic is None:
+            raise ValueError(_UNDECIDED)
+        # Where nothing is drawn, no stream is needed, and none is advanced.
+        draws = not deterministic and is_random(self.rate)
+        return dilute(
+            inputs,
+            self.rate,
+            self.alpha,
+            key=self._key(self.rngs if rngs is None else rngs) if draws else None,
+            training=not deterministic,
+            vary=self.vary,
+            unit_mean=self.unit_mean,
+            broadcast_dims=self.broadcast_dims,
+            p_broadcast_dims=self.p_broadcast_dims,
+        )
+
+    def _key(self, rngs: nnx.Rngs | nnx.RngStream | jax.Array | Key | None) -> jax.Array | Key:
+        if rngs is None:
+            raise ValueError(_NO_RNGS)
+        if isinstance(rngs, nnx.Rngs):
+            return rngs[self.rng_collection]()
+        if isinstance(rngs, nnx.RngStream):
+            return rngs()
+        if isinstance(rngs, jax.Array | Key):
+            return rngs
+        raise wrong_type("rngs", "an nnx.Rngs, an nnx.RngStream, a JAX key or a quantal.key", rngs)

@@ -1,0 +1,210 @@
+"""The QSD layer for Keras, which follows ``keras.layers.Dropout``."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import keras
+
+from quantal._errors import wrong_type, wrong_value
+from quantal._granularity import Axes, coefficient_shapes
+from quantal.dilution import Dilution, Vary
+from quantal.keys import Key
+
+__all__ = ["QSD", "backend"]
+
+if keras.backend.backend() not in ("tensorflow", "jax", "torch"):
+    raise wrong_value("KERAS_BACKEND", "tensorflow, jax or torch", keras.backend.backend())
+backend = importlib.import_module(f"quantal.keras._on_{keras.backend.backend()}")
+
+Shape = tuple[int | None, ...]
+
+_SEED = "an integer, a keras.random.SeedGenerator, a quantal.key or None"
+_NOISE_SHAPE = "a tuple of positive integers or None"
+
+
+@keras.saving.register_keras_serializable(package="quantal")
+class QSD(keras.layers.Layer):
+    """Multiply units by random coefficients of Quantal Synaptic Dilution during training.
+
+    It takes the place of ``keras.layers.Dropout``: nothing happens at test time, and with
+    ``alpha=inf`` it is dropout.
+
+    Parameters
+    ----------
+    rate : float
+        The probability in [0, 1] that a unit is dropped.
+    alpha : float
+        The homogeneity, above 0: the smaller, the more the units differ.
+    noise_shape : tuple of int or None, optional
+        The shape of the coefficients, as for Dropout: 1 for an axis along which they are shared,
+        None for the size of the input. The same as ``broadcast_dims``; give one of them.
+    seed : int, keras.random.SeedGenerator or quantal.Key, optional
+        With a `quantal.key`, the n-th call draws from ``key.fold_in(n)``, n counted from 0: the
+        coefficients are then the same on every backend.
+    vary, unit_mean
+        As in `quantal.Dilution`.
+    broadcast_dims : int or tuple of int
+        Axes, of the whole batch, along which one coefficient is shared.
+    p_broadcast_dims : int or tuple of int
+        Axes along which only the retain probability is shared; masks stay independent.
+    **kwargs
+        ``name``, ``dtype`` and so on, as for every layer.
+
+    Examples
+    --------
+    >>> import keras, quantal
+    >>> layer = QSD(0.5, alpha=1.0, seed=quantal.key(0))
+    >>> x = keras.ops.ones((2, 4))
+    >>> keras.ops.convert_to_numpy(layer(x, training=True)).round(3)
+    array([[0.   , 0.   , 0.   , 0.   ],
+           [0.   , 3.211, 2.916, 0.   ]], dtype=float32)
+    >>> layer(x) is x
+    True
+    """
+
+    def __init__(
+        self,
+        rate: float,
+        alpha: float | None = None,
+        *,
+        noise_shape: Any = None,
+        seed: int | keras.random.SeedGenerator | Key | None = None,
+        vary: Vary = "pq",
+        unit_mean: bool = False,
+        broadcast_dims: Axes = (),
+        p_broadcast_dims: Axes = (),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        dilution = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
+        self.noise_shape = _noise_shape(noise_shape)
+        self.broadcast_dims = _tuple(broadcast_dims)
+        if noise_shape is not None and self.broadcast_dims:
+            raise wrong_value("noise_shape", "None where broadcast_dims is given", noise_shape)
+        self.p_broadcast_dims = _tuple(p_broadcast_dims)
+        self.seed = _seed(seed)
+        if dilution.rate > 0:
+            # Of a portable key it is the counter: a state that Keras hands through compiled
+            # functions, and that is no weight.
+            own = 0 if isinstance(seed, Key) else seed
+            generator = keras.random.SeedGenerator
+            self.seed_generator = own if isinstance(own, generator) else generator(own)
+        self._begin(dilution)
+        self.supports_masking = True
+        if hasattr(self, "_build_at_init"):  # not in Keras below 3.9, which builds with a call
+            self._build_at_init()
+
+    def _begin(self, dilution: Dilution) -> None:
+        """Take the first law."""
+        self._dilution = dilution
+        # Graphs of TensorFlow can be told of a new law; the other backends read it as they run.
+        live = dilution.rate > 0 and keras.backend.backend() == "tensorflow"
+        self._tables = backend.Tables(dilution, self.p_broadcast_dims != ()) if live else None
+
+    @property
+    def dilution(self) -> Dilution:
+        """The parameters of the law."""
+        return self._dilution
+
+    @property
+    def rate(self) -> float:
+        """The drop rate; it may be changed, but not from 0, where there is no seed generator."""
+        return self._dilution.rate
+
+    @rate.setter
+    def rate(self, rate: float) -> None:
+        if self.rate == 0 and rate != 0:
+            raise wrong_value("rate", "0, as it was when the layer was made", rate)
+        self._change(rate, self.alpha)
+
+    @property
+    def alpha(self) -> float:
+        """The homogeneity; it may be changed."""
+        return self._dilution.alpha
+
+    @alpha.setter
+    def alpha(self, alpha: float) -> None:
+        self._change(self.rate, alpha)
+
+    def _change(self, rate: float, alpha: float) -> None:
+        old = self._dilution
+        self._dilution = Dilution(rate, alpha, vary=old.vary, unit_mean=old.unit_mean)
+        if self._tables is not None:
+            self._tables.assign(self._dilution)
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        if not training or self.rate == 0:
+            return inputs
+        return backend.dilute(self, inputs, self._shared_axes(tuple(inputs.shape)))
+
+    def _shared_axes(self, shape: Shape) -> tuple[int, ...]:
+        """Return the axes that share a coefficient, by noise_shape or broadcast_dims."""
+        if self.noise_shape is None:
+            return self.broadcast_dims
+        noise = (1,) * (len(shape) - len(self.noise_shape)) + self.noise_shape
+        if len(noise) > len(shape) or any(
+            n not in (None, 1) and size is not None and n != size
+            for n, size in zip(noise, shape, strict=True)
+        ):
+            raise wrong_value("noise_shape", f"a shape within {shape}", self.noise_shape)
+        return tuple(axis for axis, n in enumerate(noise) if n == 1)
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        # Models call this when they are put together: the time to refuse axes that are not there.
+        sizes = [size or 0 for size in input_shape]
+        coefficient_shapes(sizes, self._shared_axes(input_shape), self.p_broadcast_dims)
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        seed = self.seed
+        if isinstance(seed, Key):
+            seed = {"quantal.key": [seed.word0, seed.word1]}
+        elif isinstance(seed, keras.random.SeedGenerator):
+            seed = keras.saving.serialize_keras_object(seed)
+        return {
+            **super().get_config(),
+            "rate": self.rate,
+            "alpha": self.alpha,
+            "noise_shape": self.noise_shape,
+            "seed": seed,
+            "vary": self.dilution.vary,
+            "unit_mean": self.dilution.unit_mean,
+            "broadcast_dims": self.broadcast_dims,
+            "p_broadcast_dims": self.p_broadcast_dims,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> QSD:
+        seed = config.get("seed")
+        if isinstance(seed, dict):
+            words = seed.get("quantal.key")
+            seed = Key(*words) if words else keras.saving.deserialize_keras_object(seed)
+        return super().from_config({**config, "seed": seed})
+
+
+def _tuple(axes: Axes) -> tuple[int, ...]:
+    return (axes,) if isinstance(axes, int) else tuple(axes)
+
+
+def _seed(seed: Any) -> Any:
+    if isinstance(seed, bool) or not isinstance(
+        seed, int | keras.random.SeedGenerator | Key | None
+    ):
+        raise wrong_type("seed", _SEED, seed)
+    return seed
+
+
+def _noise_shape(noise_shape: Any) -> Shape | None:
+    if noise_shape is None:
+        return None
+    if isinstance(noise_shape, str):
+        raise wrong_value("noise_shape", _NOISE_SHAPE, noise_shape)
+    try:
+        sizes = tuple(noise_shape)
+    except TypeError:
+        raise wrong_value("noise_shape", _NOISE_SHAPE, noise_shape) from None
+    if not all(n is None or (isinstance(n, int) and n > 0) for n in sizes):
+        raise wrong_value("noise_shape", _NOISE_SHAPE, noise_shape)
+    return sizes

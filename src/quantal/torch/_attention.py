@@ -1,0 +1,137 @@
+"""torch's functions of attention with QSD on the attention weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own habit
+from torch import Tensor
+
+from quantal.torch._functional import dilute
+
+__all__ = ["multi_head_attention_forward", "scaled_dot_product_attention"]
+
+
+def scaled_dot_product_attention(
+    alpha: float,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Do what torch's function of this name does, with QSD for its dropout."""
+    if dropout_p == 0:  # nothing to draw, so torch may take its fused kernels
+        grouped = {"enable_gqa": True} if enable_gqa else {}  # torch 2.4 does not know it
+        return F.scaled_dot_product_attention(
+            query, key, value, attn_mask, 0.0, is_causal, scale=scale, **grouped
+        )
+    if enable_gqa:
+        groups = query.shape[-3] // key.shape[-3]
+        key, value = (x.repeat_interleave(groups, dim=-3) for x in (key, value))
+    if is_causal:
+        attn_mask = _causal(query, key)
+    elif attn_mask is not None and attn_mask.dtype == torch.bool:
+        attn_mask = _forbidding(~attn_mask, query.dtype)
+    weights = _weights(query, key, attn_mask, scale)
+    return dilute(weights, dropout_p, alpha) @ value
+
+
+def multi_head_attention_forward(
+    alpha: float,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: None = None,
+    static_v: None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Do what torch's function of this name does, with QSD for its dropout."""
+    if static_k is not None or static_v is not None:
+        raise NotImplementedError("static_k and static_v: expected None where QSD is on")
+    batched = query.dim() == 3
+    if not batched:
+        query, key, value = (x.unsqueeze(1) for x in (query, key, value))
+    batch = query.shape[1]
+    if use_separate_proj_weight:
+        matrices: Any = (q_proj_weight, k_proj_weight, v_proj_weight)
+    else:
+        matrices = in_proj_weight.chunk(3)
+    biases = (None, None, None) if in_proj_bias is None else in_proj_bias.chunk(3)
+    q, k, v = map(F.linear, (query, key, value), matrices, biases)
+    if bias_k is not None and bias_v is not None:
+        k, v = (torch.cat([x, b.expand(-1, batch, -1)]) for x, b in ((k, bias_k), (v, bias_v)))
+    q, k, v = (x.unflatten(-1, (num_heads, -1)).permute(1, 2, 0, 3) for x in (q, k, v))
+    if add_zero_attn:
+        k, v = (F.pad(x, (0, 0, 0, 1)) for x in (k, v))
+
+    mask = None
+    if is_causal and key_padding_mask is None and not need_weights:
+        mask = _causal(q, k)  # as torch does: here it takes the hint for the mask
+    elif attn_mask is not None:
+        if attn_mask.dim() == 3:
+            attn_mask = attn_mask.unflatten(0, (batch, num_heads))
+        mask = _forbidding(attn_mask, q.dtype)
+    if key_padding_mask is not None:
+        padding = _forbidding(key_padding_mask, q.dtype).view(batch, 1, 1, -1)
+        mask = padding if mask is None else mask + padding
+    if mask is not None:  # what was added to the keys may be seen by all
+        mask = F.pad(mask, (0, k.shape[-2] - mask.shape[-1]))
+
+    weights = dilute(_weights(q, k, mask), dropout_p, alpha, training=training)
+    output = F.linear((weights @ v).permute(2, 0, 1, 3).flatten(2), out_proj_weight, out_proj_bias)
+    if not batched:
+        output, weights = output.squeeze(1), weights.squeeze(0)
+    if not need_weights:
+        return output, None
+    return output, weights.mean(dim=-3) if average_attn_weights else weights
+
+
+def _causal(query: Tensor, key: Tensor) -> Tensor:
+    shape = query.shape[-2], key.shape[-2]
+    later = torch.ones(shape, dtype=torch.bool, device=query.device).triu(1)
+    return _forbidding(later, query.dtype)
+
+
+def _forbidding(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a mask that is added to the scores; a boolean one says where not to look."""
+    if mask.dtype != torch.bool:
+        return mask
+    return torch.zeros_like(mask, dtype=dtype).masked_fill(mask, -torch.inf)
+
+
+def _weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float | None = None) -> Tensor:
+    """Return the attention weights; zeros for a query that may look nowhere, as in torch."""
+    scores = (query * (query.shape[-1] ** -0.5 if scale is None else scale)) @ key.mT
+    exact = torch.promote_types(scores.dtype, torch.float32)
+    if mask is None:
+        return scores.softmax(-1, dtype=exact).to(scores.dtype)
+    scores = scores + mask
+    nowhere = scores == -torch.inf
+    # A row of -inf would have a gradient of NaN.
+    scores = scores.masked_fill(nowhere, torch.finfo(scores.dtype).min)
+    return scores.softmax(-1, dtype=exact).masked_fill(nowhere, 0).to(query.dtype)

@@ -1,0 +1,102 @@
+"""How a module becomes one that draws QSD, and back: the object stays, its class changes.
+
+So hooks, weights, mode, and every reference to the module stay as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from quantal.dilution import Dilution
+from quantal.torch._layers import QSD
+from quantal.torch._reroute import Rerouting
+from quantal.torch._spatial import QSD1d, QSD2d, QSD3d
+
+__all__ = ["Rerouted", "layer_for", "reroute", "restore", "to_qsd"]
+
+_LAYERS: dict[type[nn.Module], type[QSD]] = {
+    nn.Dropout: QSD,
+    nn.Dropout1d: QSD1d,
+    nn.Dropout2d: QSD2d,
+    nn.Dropout3d: QSD3d,
+}
+
+
+def layer_for(module: nn.Module) -> type[QSD] | None:
+    """Return the layer of QSD for one of dropout that works as torch's own do."""
+    for native, layer in _LAYERS.items():
+        if isinstance(module, native) and type(module).forward is native.forward:
+            return layer
+    return None
+
+
+def to_qsd(module: nn.Module, layer: type[QSD], law: Dilution, device: torch.device) -> None:
+    """Turn a layer of dropout into one of QSD, with its tables on a device."""
+    made = layer(law.rate, law.alpha).to(device)
+    state = module.__dict__
+    del state["p"]  # a property from now on
+    added = {name: value for name, value in made.__dict__.items() if name not in state}
+    state |= added | {"_native": type(module), "_added": ("_native", "_added", *added)}
+    module.__class__ = layer
+
+
+class Rerouted(nn.Module):
+    """What a module gains whose own code drops units: QSD in training, and nothing else."""
+
+    _native: ClassVar[type[nn.Module]]
+    _qsd_alphas: dict[str, float]  # for each function of torch that draws in its code
+
+    def extra_repr(self) -> str:
+        """Return that of the module, and alpha."""
+        alphas = (f"alpha={alpha}" for alpha in dict.fromkeys(self._qsd_alphas.values()))
+        return ", ".join(filter(None, [super().extra_repr(), *alphas]))
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        # The class cannot be found by its name, but made again.
+        return _empty, (self._native,), self.__getstate__()
+
+
+def reroute(module: nn.Module, function: str, alpha: float) -> None:
+    """Turn a module into one whose own code draws QSD where it calls a function of torch."""
+    if not isinstance(module, Rerouted):
+        native: Any = type(module)
+        module.__class__ = _rerouted(native)
+        module._qsd_alphas = {}
+    module._qsd_alphas[function] = alpha
+
+
+def restore(module: nn.Module) -> None:
+    """Undo `to_qsd` and `reroute`; leave any other module alone."""
+    if isinstance(module, Rerouted):
+        module.__class__ = module._native
+        del module._qsd_alphas
+    elif isinstance(module, QSD) and "_native" in module.__dict__:
+        rate, native = module.p, module._native
+        for name in module._added:
+            del module.__dict__[name]
+        module.__class__ = native
+        module.p = rate
+
+
+@functools.cache
+def _rerouted(cls: type[nn.Module]) -> type[nn.Module]:
+    """Return the class of a module with QSD in its own code: it goes by the same name."""
+
+    @functools.wraps(cls.forward)
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self.training:
+            return cls.forward(self, *args, **kwargs)
+        with Rerouting(self._qsd_alphas):
+            return cls.forward(self, *args, **kwargs)
+
+    same = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
+    return type(cls.__name__, (Rerouted, cls), {"forward": forward, "_native": cls, **same})
+
+
+def _empty(cls: Any) -> nn.Module:
+    made: Any = _rerouted(cls)
+    return made.__new__(made)
