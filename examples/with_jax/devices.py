@@ -14,7 +14,7 @@ from examples.run import Run
 from examples.settings import Settings
 from quantal._errors import wrong_value
 
-__all__ = ["Place", "at_work"]
+__all__ = ["Place", "at_work", "check"]
 
 
 class Place(NamedTuple):
@@ -33,6 +33,11 @@ class Place(NamedTuple):
     def fill(self, samples: int) -> int:
         """Return the least size of a batch that holds so many samples and can be divided."""
         return -(-samples // self.mesh.size) * self.mesh.size
+
+
+def check(settings: Settings) -> None:
+    """Fail if the devices of a run are not there; no data are needed for it."""
+    _devices(settings)
 
 
 @contextmanager

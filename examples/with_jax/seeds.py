@@ -14,13 +14,13 @@ from jax import numpy as jnp
 
 from examples.data import Batch
 from examples.run import Run
-from examples.with_jax.devices import Place, at_work
+from examples.with_jax.devices import Place, at_work, check
 from examples.with_jax.feed import joined
 from examples.with_jax.steps import Plan, State, steps
 from examples.with_jax.train import Trainer
 from quantal._errors import wrong_value
 
-__all__ = ["train_seeds"]
+__all__ = ["check", "train_seeds"]
 
 
 def train_seeds(runs: Sequence[Run]) -> None:
