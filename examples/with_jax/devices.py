@@ -22,6 +22,11 @@ class Place(NamedTuple):
 
     mesh: Mesh
 
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the devices are CPUs."""
+        return bool(self.mesh.devices.flat[0].platform == "cpu")
+
     def everywhere(self, tree: Any) -> Any:
         """Put a copy on each device."""
         return jax.device_put(tree, NamedSharding(self.mesh, P()))

@@ -72,8 +72,7 @@ def _stack(batches: Sequence[Batch]) -> Batch:
 
 
 def _warn_if_slower(run: Run, place: Place) -> None:
-    on_cpu = place.mesh.devices.flat[0].platform == "cpu"
-    if on_cpu and run.experiment.model in ("lenet5", "wrn"):
+    if place.on_cpu and run.experiment.model in ("lenet5", "wrn"):
         # XLA makes grouped convolutions of them, which it has no fast code for on CPUs.
         warnings.warn(
             "--vmap-seeds: on a CPU, the convolutions of several seeds at once are slower than one "
