@@ -1,4 +1,7 @@
-"""What a run tells while it goes: a live line on a terminal, plain lines elsewhere."""
+"""What a run tells while it goes: a live line on a terminal, plain lines elsewhere.
+
+No line is wider than 80 columns, but for a folder's name.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,12 @@ class Watch:
     def done(self, result: dict[str, Any]) -> None:
         """See the end."""
 
+    def again(self, run: Run, result: dict[str, Any]) -> None:
+        """See a run that had come to its end before."""
+
+    def leave(self) -> None:
+        """Go, whether the run is at its end or not."""
+
 
 class Lines(Watch):
     """A line an epoch."""
@@ -37,7 +46,7 @@ class Lines(Watch):
         """Say what runs, and from where."""
         self._run, self._began, self._first = run, time.monotonic(), run.first_epoch
         where = f", going on after epoch {self._first}" if self._first else ""
-        print(f"{run.settings.name}: {run.epochs} epochs of {run.steps} steps{where}", flush=True)
+        print(f"{run.settings.name}\n{run.epochs} epochs of {run.steps} steps{where}", flush=True)
 
     def epoch(self, line: dict[str, Any]) -> None:
         """Say the metrics and the time left."""
@@ -47,32 +56,34 @@ class Lines(Watch):
 
     def done(self, result: dict[str, Any]) -> None:
         """Say the score."""
-        print(f"{self._run.settings.name}: {_numbers(result['score'])}", flush=True)
+        print(f"score  {_numbers(result['score'])}", flush=True)
+
+    def again(self, run: Run, result: dict[str, Any]) -> None:
+        """Say that there is nothing to do."""
+        print(f"{run.settings.name}\nfinished before  {_numbers(result['score'])}", flush=True)
 
 
-class Live(Watch):
-    """A bar with the cost of the latest step, the last metrics and the time left."""
+class Live(Lines):
+    """A bar with the cost of the latest step and the time left, and below it the last metrics."""
+
+    _bar: Any = None
 
     def start(self, run: Run) -> None:
         """Draw the bar."""
         from rich import progress
 
-        self._run, self._looked = run, 0.0
+        super().start(run)
+        self._looked = 0.0
         self._bar = progress.Progress(
             progress.TextColumn("{task.description}"),
-            progress.BarColumn(),
+            progress.BarColumn(bar_width=20),
             progress.TaskProgressColumn(),
-            progress.TextColumn("{task.fields[cost]}  {task.fields[metrics]}"),
+            progress.TextColumn("{task.fields[cost]}"),
             progress.TimeRemainingColumn(),
+            progress.TextColumn("\n{task.fields[metrics]}"),
             transient=True,
         )
-        self._task = self._bar.add_task(
-            run.settings.name,
-            total=run.epochs * run.steps,
-            completed=run.first_epoch * run.steps,
-            cost="",
-            metrics="",
-        )
+        self._task = self._bar.add_task("", total=run.epochs * run.steps, cost="", metrics="")
         self._bar.start()
 
     def step(self, epoch: int, step: int, cost: Any) -> None:
@@ -80,17 +91,24 @@ class Live(Watch):
         fields = {}
         if (now := time.monotonic()) - self._looked > _LOOK:
             self._looked = now
-            fields["cost"] = f"cost {float(cost):.4f}"
-        self._bar.update(self._task, completed=epoch * self._run.steps + step + 1, **fields)
+            fields["cost"] = f"cost {_short(float(cost))}"
+        now_at = f"epoch {epoch + 1}/{self._run.epochs}"
+        done = epoch * self._run.steps + step + 1
+        self._bar.update(self._task, description=now_at, completed=done, **fields)
 
     def epoch(self, line: dict[str, Any]) -> None:
         """Show the metrics."""
         self._bar.update(self._task, metrics=_numbers(line))
 
     def done(self, result: dict[str, Any]) -> None:
-        """Leave one line."""
-        self._bar.stop()
-        print(f"{self._run.settings.name}: {_numbers(result['score'])}")
+        """Leave the score."""
+        self.leave()
+        super().done(result)
+
+    def leave(self) -> None:
+        """Take the bar away, and give the cursor back."""
+        if self._bar is not None:
+            self._bar.stop()
 
 
 def watch() -> Watch:
@@ -99,8 +117,35 @@ def watch() -> Watch:
 
 
 def _numbers(line: dict[str, Any]) -> str:
-    skipped = ("epoch", "learning_rate")
-    return "  ".join(f"{k.replace('_', ' ')} {v:.4g}" for k, v in line.items() if k not in skipped)
+    """Return the metrics by their kind; a cost that has another name as well is left out.
+
+    Examples
+    --------
+    >>> _numbers({"epoch": 3, "train_cost": 0.1234, "test_cost": 0.0712, "test_error": 0.0187})
+    'cost train 0.123 test 0.0712  error 0.0187'
+    >>> _numbers({"train_cost": 4.7, "train_perplexity": 110.0, "test_perplexity": 83.5})
+    'perplexity train 110 test 83.5'
+    """
+    kinds: dict[str, dict[str, float]] = {}
+    for name, value in line.items():
+        if name not in ("epoch", "learning_rate"):
+            part, kind = name.split("_")
+            kinds.setdefault(kind, {})[part] = value
+    if any("train" in parts for kind, parts in kinds.items() if kind != "cost"):
+        del kinds["cost"]
+    return "  ".join(_kind(kind, parts) for kind, parts in kinds.items())
+
+
+def _kind(kind: str, parts: dict[str, float]) -> str:
+    if parts.keys() == {"test"}:
+        return f"{kind} {_short(parts['test'])}"
+    return f"{kind} " + " ".join(f"{part} {_short(value)}" for part, value in parts.items())
+
+
+def _short(value: float) -> str:
+    """Return a number in at most 7 characters."""
+    few = value != 0 and not 1e-3 <= abs(value) < 1e5
+    return f"{value:.1e}" if few and value == value else f"{value:.3g}"
 
 
 def _clock(seconds: float) -> str:
