@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 import nox
@@ -14,6 +15,7 @@ nox.options.parallel = 2
 nox.options.allow_parallel = True
 
 PROJECT = nox.project.load_toml("pyproject.toml")
+HIDE = str(Path(__file__).parent / "tests" / "hide")
 FRAMEWORKS = {"torch", "tensorflow", "keras", "jax", "flax", "equinox", "haiku"}
 
 
@@ -108,7 +110,7 @@ def tests(session: nox.Session) -> None:
 
 
 def _run_part(session: nox.Session, part: Part) -> None:
-    hide = {"HIDE_PACKAGES": " ".join(FRAMEWORKS - part.sees), "PYTHONPATH": "tests/hide"}
+    hide = {"HIDE_PACKAGES": " ".join(FRAMEWORKS - part.sees), "PYTHONPATH": HIDE}
     asked = ("--backend", part.backend) if part.backend else ()
     session.run(
         "pytest", "-n", "2", "--dist", "worksteal", *asked, *part.paths,
