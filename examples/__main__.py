@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from examples import lifeline
-from examples.experiments import EXPERIMENTS, LAYERS
+from examples.experiments import EXPERIMENTS, LAYERS, experiment
 from examples.settings import BACKENDS, Settings
 from quantal._errors import wrong_value
 
@@ -44,6 +44,10 @@ def _list(given: argparse.Namespace) -> None:
         print(f"{one.name:<13} {one.title}")
         print(f"{'':<13} {count:,} parameters, {one.epochs} epochs of batches of {one.batch}")
         print(f"{'':<13} rate {one.rate:g}, alpha {one.alpha:g}; sites: {', '.join(one.sites)}")
+        for name in one.variants:
+            other = experiment(one.name, name)
+            what = f"sites: {', '.join(other.sites)}; decay {other.optimiser.weight_decay:g}"
+            print(f"{'':<13}   variant {name}: {what}")
         for found in one.findings:
             alpha = "" if found.alpha is None else f", alpha {found.alpha:g}"
             condition = f"{found.layer} at rate {found.rate:g}{alpha}"

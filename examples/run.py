@@ -12,7 +12,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from io import BytesIO
 from math import exp, nan, sqrt
@@ -269,7 +269,7 @@ class Run:
 
     def finish(
         self,
-        site_outputs: Callable[[NDArray, bool], list[NDArray]],
+        site_outputs: Callable[[Iterable[NDArray], bool], Iterable[list[NDArray]]],
         weights: dict[str, NDArray],
     ) -> None:
         """End the run: sparse-encoding measurements, and the result.
@@ -277,7 +277,7 @@ class Run:
         Parameters
         ----------
         site_outputs : function
-            From a batch of inputs, and whether masks are on, to the outputs of the sites.
+            As `sparse.measure` takes it.
         weights : dict
             The trained weights, named and laid out as in `initial`.
         """

@@ -84,7 +84,7 @@ def sparse(found: Found) -> Iterator[Row]:
         dropout = dropout_of(condition, found)
         base = totals[dropout.settings] if dropout else {}
         for (site, view), values in totals[settings].items():
-            name = condition.plan.sites[site - 1]
+            name = condition.plan.measured[site - 1]
             row = _who(settings) | {"n": len(values), "site": name, "view": view}
             row |= dict(zip(TOTALS, np.median(values, axis=0).tolist(), strict=True))
             for at, total in enumerate(TOTALS):
@@ -98,7 +98,7 @@ def _totals(condition: Condition) -> dict[tuple[int, str], list[np.ndarray]]:
     found: dict[tuple[int, str], list[np.ndarray]] = {}
     for run in condition.runs:
         measured = {} if run.diverged else load(run.folder)
-        for site in range(1, len(condition.plan.sites) + 1):
+        for site in range(1, len(condition.plan.measured) + 1):
             for view in VIEWS:
                 if f"{view}/{site}/totals" in measured:
                     found.setdefault((site, view), []).append(measured[f"{view}/{site}/totals"])
@@ -116,6 +116,6 @@ def _paper(settings: Settings, site: int, view: str) -> Row:
     """Return the changes that the paper gives: of the last site, QSD as trained there."""
     plan = settings.plan
     asked = (settings.layer, settings.rate, settings.alpha, site, view)
-    given = asked == ("qsd", plan.rate, plan.alpha, len(plan.sites), "masks-off")
+    given = asked == ("qsd", plan.rate, plan.alpha, len(plan.measured), "masks-off")
     lower = SPARSER.get(plan.name, {}) if given else {}
     return {f"paper_{name}_change": -lower[name] if name in lower else None for name in TOTALS}

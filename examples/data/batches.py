@@ -14,7 +14,7 @@ from quantal._errors import wrong_value
 
 __all__ = ["Batch", "batches", "evaluation", "order", "steps"]
 
-EVALUATION_BATCH = 512  # samples; of a text, the experiment's own batch
+EVALUATION_BATCH = 512  # samples
 
 
 class Batch(NamedTuple):
@@ -52,11 +52,16 @@ def order(experiment: Experiment, data: Data, seed: int, epoch: int) -> NDArray[
 
 
 def evaluation(experiment: Experiment, data: Data, split: str) -> Iterator[Batch]:
-    """Yield all of a split, in its order; of a text, whole windows."""
+    """Yield all of a split, in its order.
+
+    A text's test split is read in one place, word after word from its first to its last, and its
+    windows continue each other (cited); others are read as in training, in whole windows.
+    """
     part = data.parts[split]
     if part.y is None:
+        places = 1 if split == "test" else experiment.batch
         _whole_batches(experiment, part)
-        yield from _windows(part.x, experiment.batch, experiment.sizes["steps"])
+        yield from _windows(part.x, places, experiment.sizes["steps"], rest=places == 1)
         return
     for start in range(0, len(part.x), EVALUATION_BATCH):
         chosen = slice(start, start + EVALUATION_BATCH)
@@ -83,8 +88,13 @@ def _whole_batches(experiment: Experiment, part: Split) -> int:
     return int(count)
 
 
-def _windows(words: NDArray, batch: int, length: int) -> Iterator[Batch]:
-    """Read a text in ``batch`` places at once; the targets are the next words."""
+def _windows(words: NDArray, batch: int, length: int, rest: bool = False) -> Iterator[Batch]:
+    """Read a text in ``batch`` places at once; the targets are the next words.
+
+    ``rest``: also the shorter window at the end.
+    """
     streams = words[: len(words) // batch * batch].reshape(batch, -1)
-    for start in range(0, streams.shape[1] - length, length):
-        yield Batch(streams[:, start : start + length], streams[:, start + 1 : start + length + 1])
+    last = streams.shape[1] - 1  # the last word of all is only a target
+    for start in range(0, last if rest else last - length + 1, length):
+        end = min(start + length, last)
+        yield Batch(streams[:, start:end], streams[:, start + 1 : end + 1])

@@ -27,6 +27,7 @@ class Plan(NamedTuple):
     graph: nnx.GraphDef
     optimiser: Optimiser
     cost: str
+    costs_per_sample: int = 1
 
 
 class State(NamedTuple):
@@ -107,13 +108,14 @@ def step(
     """Train on a batch; return the new state and the cost."""
     own = jax.vmap(jax.random.fold_in, (0, None))(keys, state.count)
 
-    def loss(params: nnx.State) -> tuple[jax.Array, tuple[nnx.State, Any]]:
+    def loss(params: nnx.State) -> tuple[jax.Array, tuple[jax.Array, nnx.State, Any]]:
         model = nnx.merge(plan.graph, params, state.stats, copy=True)
         model.train()
         predicted, carry = model(batch.x, state.carry, own)
-        return _costs(plan, predicted, batch.y).mean(), (nnx.state(model, nnx.BatchStat), carry)
+        cost = _costs(plan, predicted, batch.y).mean()
+        return cost * plan.costs_per_sample, (cost, nnx.state(model, nnx.BatchStat), carry)
 
-    (cost, (stats, carry)), gradient = jax.value_and_grad(loss, has_aux=True)(state.params)
+    gradient, (cost, stats, carry) = jax.grad(loss, has_aux=True)(state.params)
     updates, moments = optimiser(plan.optimiser).update(gradient, state.moments, state.params)
     params = optax.apply_updates(state.params, optax.tree.scale(-rate, updates))
     return State(params, stats, moments, carry, state.count + 1, state.total + cost), cost
@@ -122,7 +124,7 @@ def step(
 def evaluate(
     plan: Plan, state: State, sums: tuple[Any, jax.Array], batch: Batch, counts: jax.Array
 ) -> tuple[Any, jax.Array]:
-    """Add a batch to sums: carry, and the sums of costs, of wrong answers and of samples.
+    """Add a batch to sums: carry, and the sums of costs, of wrong answers and of their number.
 
     ``counts`` is 1 for a sample, 0 for what only fills the batch.
     """
@@ -130,33 +132,35 @@ def evaluate(
     model.eval()
     carry, before = sums
     predicted, carry = model(batch.x, carry, [None] * len(model.sites))
-    costs = _costs(plan, predicted, batch.y).reshape(len(counts), -1).mean(1)
+    costs = _costs(plan, predicted, batch.y).reshape(len(counts), -1)  # of each word of a text
     wrong = jnp.full_like(costs, jnp.nan)
     if predicted.ndim == 2:
-        wrong = (predicted.argmax(-1) != batch.y).astype(costs.dtype)
-    return carry, before + jnp.stack([counts @ costs, counts @ wrong, counts.sum()])
+        wrong = (predicted.argmax(-1) != batch.y).astype(costs.dtype)[:, None]
+    sums = [counts @ each.sum(1) for each in (costs, wrong, jnp.ones_like(costs))]
+    return carry, before + jnp.stack(sums)
 
 
 def outputs(
     plan: Plan, state: State, x: jax.Array, carry: Any, keys: jax.Array, *, masks: bool
-) -> list[jax.Array]:
-    """Return what leaves each site; BatchNorm stays as in evaluation."""
+) -> tuple[list[jax.Array], Any]:
+    """Return what leaves each site and probe, and the next carry; BatchNorm as in evaluation."""
     model = nnx.merge(plan.graph, state.params, state.stats)
     model.eval()
     if masks:
         model.set_attributes(nnx.Dropout, deterministic=False)
     seen: list[jax.Array] = []
 
-    def watched(site: nnx.Dropout) -> Any:
-        def call(x: jax.Array, *, rngs: jax.Array) -> jax.Array:
-            seen.append(site(x, rngs=rngs))
+    def watched(layer: Any) -> Any:
+        def call(x: jax.Array, **options: Any) -> jax.Array:
+            seen.append(layer(x, **options))
             return seen[-1]
 
         return call
 
     model.sites = nnx.static([watched(site) for site in model.sites])
-    model(x, carry, jax.vmap(jax.random.fold_in, (0, None))(keys, state.count))
-    return seen
+    model.probe = nnx.static(watched(model.probe))
+    _, carry = model(x, carry, jax.vmap(jax.random.fold_in, (0, None))(keys, state.count))
+    return seen, carry
 
 
 def optimiser(kind: Optimiser) -> optax.GradientTransformation:

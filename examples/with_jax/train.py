@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import count
+from typing import Any
 
 import jax
 import numpy as np
@@ -14,7 +15,6 @@ from numpy.typing import NDArray
 
 from examples import initial
 from examples.data import Batch
-from examples.data.batches import EVALUATION_BATCH
 from examples.run import Run
 from examples.with_jax.checkpoint import restore, save
 from examples.with_jax.devices import Place, at_work
@@ -46,7 +46,8 @@ class Trainer:
         self.run, self.place = run, place
         self.model = build(run.experiment, run.settings)
         graph = nnx.graphdef(self.model)
-        self.plan = Plan(graph, run.experiment.optimiser, run.experiment.cost)
+        paper = run.experiment
+        self.plan = Plan(graph, paper.optimiser, paper.cost, paper.costs_per_sample)
         self.steps = compiled(self.plan)
         self.feed = Feed(run, place)
 
@@ -113,12 +114,12 @@ class Trainer:
 
     def evaluate(self, state: State, part: str) -> tuple[float, float]:
         """Return the mean cost and the share of wrong answers."""
-        data = self.run.data.parts[part]
-        samples = self.run.experiment.batch if data.y is None else len(data.x)
-        size = self.place.fill(min(samples, EVALUATION_BATCH))
-        carry = self.place.divided(self.model.start(size))
-        sums = (carry, self.place.everywhere(jnp.zeros(3)))
+        sums: Any = None
         for batch in self.run.evaluation(part):
+            if sums is None:  # the first batch is the largest
+                size = self.place.fill(len(batch.x))
+                carry = self.place.divided(self.model.start(size))
+                sums = (carry, self.place.everywhere(jnp.zeros(3)))
             filled = self.place.divided(_filled(batch, size))
             sums = self.steps.evaluate(state, sums, *filled)
         cost, wrong, count = map(float, sums[1])
@@ -128,15 +129,18 @@ class Trainer:
         """End the run."""
         self.run.finish(self.outputs(state), dump(state.params))
 
-    def outputs(self, state: State) -> Callable[[NDArray, bool], list[NDArray]]:
-        """Return the function from a batch to the outputs of the sites; each call has new masks."""
+    def outputs(self, state: State) -> Callable[[Iterable[NDArray], bool], Iterator[list[NDArray]]]:
+        """Return the function from inputs to the outputs of the sites; each batch has new masks."""
         keys, calls = self.keys(self.run.epochs), count(self.run.epochs * self.run.steps)
 
-        def site_outputs(x: NDArray, masks: bool) -> list[NDArray]:
-            call = state._replace(count=jnp.uint32(next(calls)))
-            carry = self.model.start(len(x))
-            seen = self.steps.outputs(call, *self.place.everywhere((x, carry)), keys, masks=masks)
-            return [np.asarray(output, np.float32) for output in seen]
+        def site_outputs(inputs: Iterable[NDArray], masks: bool) -> Iterator[list[NDArray]]:
+            carry = None
+            for x in inputs:
+                carry = self.model.start(len(x)) if carry is None else carry
+                call = state._replace(count=jnp.uint32(next(calls)))
+                given = self.place.everywhere((x, carry))
+                seen, carry = self.steps.outputs(call, *given, keys, masks=masks)
+                yield [np.asarray(output, np.float32) for output in seen]
 
         return site_outputs
 

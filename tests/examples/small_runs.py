@@ -31,9 +31,9 @@ class Costs(Watch):
         self.costs.append(float(cost))
 
 
-def narrow(name: str) -> Experiment:
+def narrow(name: str, variant: str | None = None) -> Experiment:
     """An experiment with a narrower model where the paper's takes long."""
-    whole = experiment(name)
+    whole = experiment(name, variant)
     return replace(whole, sizes=whole.sizes | NARROW.get(whole.model, {}))
 
 
@@ -42,7 +42,7 @@ def narrow_run(name: str, out: Path, data: Path | None = None, **options: Any) -
     rank = options.pop("rank", 0)
     settings = Settings(name, "torch", **{"device": "cpu"} | options)
     run = Run(settings, out, data=data, watch=Costs(), rank=rank)
-    run.experiment = narrow(name)
+    run.experiment = narrow(name, settings.variant)
     return run
 
 

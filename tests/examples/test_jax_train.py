@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+import tiny_language
 from jax_runs import small_run, trained
 from small_runs import Costs, constant_rate, same_measurements
 
@@ -216,10 +217,15 @@ def test_sparse_measurements_see_the_masks(tmp_path: Path) -> None:
     run = trained(small_run("digits-mlp", tmp_path, limit=128, epochs=1, rate=0.5))
     with at_work(run) as place:
         trainer = Trainer(run, place)
-        outputs = trainer.outputs(trainer.start()._replace(count=np.uint32(0)))
+        outputs = trainer.outputs(trainer.start())
         x = run.data.test.x[:50]
-        off, on, again = outputs(x, False), outputs(x, True), outputs(x, True)
+        off, on, again = (next(outputs([x], masks)) for masks in (False, True, True))
     assert [site.shape for site in off] == [(50, 128), (50, 256), (50, 512)]
     active = off[0] > 0
     assert (on[0][active] == 0).mean() == pytest.approx(0.5, abs=0.05)
     assert (on[0] != again[0]).any()
+
+
+@pytest.mark.parametrize("clip", [100.0, 0.1])
+def test_the_first_update_of_a_language_model(clip: float, tmp_path: Path) -> None:
+    tiny_language.check(tiny_language.tiny_run("jax", tmp_path, clip), train)
