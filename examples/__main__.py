@@ -1,4 +1,4 @@
-"""The command line: ``python -m examples list | run | sweep | report | demo``."""
+"""The command line: ``python -m examples list | run | sweep | report | export | demo``."""
 
 from __future__ import annotations
 
@@ -119,9 +119,22 @@ def _sweep(given: argparse.Namespace) -> int:
 
 
 def _report(given: argparse.Namespace) -> None:
-    from examples.report import report
+    from examples.report import report, write_page
 
     print(report(given.runs, given.out))
+    if given.page is not None:
+        print(write_page(given.runs, given.page))
+
+
+def _export(given: argparse.Namespace) -> int:
+    from examples.export import export
+
+    records = export(given.runs, given.out)
+    size = sum(path.stat().st_size for path in given.out.rglob("*") if path.is_file())
+    print(f"{len(records)} records; {given.out} has {size / 1e6:.1f} MB")
+    for folder, reason in records.damaged.items():
+        print(f"{folder}\n  left out: {reason}")
+    return int(bool(records.damaged))
 
 
 def _demo(given: argparse.Namespace) -> None:
@@ -204,6 +217,11 @@ def _parser() -> argparse.ArgumentParser:
     made = command("report", _report, "tables and figures from a folder of runs")
     made.add_argument("runs", type=Path, nargs="?", default=Path("runs"))
     made.add_argument("--out", type=Path, default=Path("report"))
+    made.add_argument("--page", type=Path, help="also write the page of results here")
+
+    small = command("export", _export, "small records of runs, for the project")
+    small.add_argument("runs", type=Path)
+    small.add_argument("out", type=Path)
 
     show = command("demo", _demo, "dropout and QSD on scikit-learn's digits, in a minute")
     show.add_argument("--backend", help="default: the first of jax, torch, keras that is there")

@@ -23,12 +23,13 @@ def write_whole(path: Path, content: str | bytes) -> None:
     half.replace(path)
 
 
-def append(path: Path, line: str) -> None:
+def append(path: Path, line: str, *, wait: bool = True) -> None:
     """Add a line to a file, and wait until it is on the disk."""
     with open_to_append(path) as file:
         file.write(line.encode() + b"\n")
         file.flush()
-        os.fsync(file.fileno())
+        if wait:
+            os.fsync(file.fileno())
 
 
 def open_to_append(path: Path) -> IO[bytes]:

@@ -66,7 +66,9 @@ class Lines(Watch):
 class Live(Lines):
     """A bar with the cost of the latest step and the time left, and below it the last metrics."""
 
-    _bar: Any = None
+    def __init__(self, console: Any = None) -> None:
+        self._console = console
+        self._bar: Any = None
 
     def start(self, run: Run) -> None:
         """Draw the bar."""
@@ -82,6 +84,7 @@ class Live(Lines):
             progress.TimeRemainingColumn(),
             progress.TextColumn("\n{task.fields[metrics]}"),
             transient=True,
+            console=self._console,
         )
         self._task = self._bar.add_task("", total=run.epochs * run.steps, cost="", metrics="")
         self._bar.start()

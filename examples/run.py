@@ -255,7 +255,7 @@ class Run:
         now = time.monotonic()
         spent = {"epoch": epoch, "seconds": round(now - self._since, 3), "together": self.together}
         self._since = now
-        append(self.folder / "times.jsonl", json.dumps(spent))
+        append(self.folder / "times.jsonl", json.dumps(spent), wait=False)
         append(self.folder / "metrics.jsonl", json.dumps(line))
         new = self.folder / f"checkpoint-{epoch + 1}"
         half = self.folder / "half-written"
