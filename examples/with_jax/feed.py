@@ -27,11 +27,11 @@ class Portion(NamedTuple):
 
     ``batches`` are inputs and targets or, where ``samples`` are all those of the run, the numbers
     of some. They have the steps along their first axis, which is filled up to the same length in
-    every portion; ``count`` of them are to be done, from the step ``first`` of the epoch on.
+    every portion; ``steps`` of them are to be done, from the step ``first`` of the epoch on.
     """
 
     first: int
-    count: int
+    steps: int
     batches: Any
     samples: Batch | None = None
 
@@ -53,7 +53,7 @@ class Feed:
             yield from self.portions(run.batches(epoch))
             return
         if self.samples is None:
-            train = run.data.train
+            train: Any = run.data.train  # which has targets: it is no text
             self.samples = self.place.everywhere(Batch(train.x, train.y))
         for portion in self.portions(numbers.astype(np.int32)):
             yield portion._replace(samples=self.samples)

@@ -87,7 +87,7 @@ class Block(nnx.Module):
 
     def __init__(self, inputs: int, width: int, stride: int, **options: Any) -> None:
         # Padded by 1 on each side: "SAME" would pad one side only where the stride is 2.
-        three = {"kernel_size": (3, 3), "padding": 1, "use_bias": False} | options
+        three: dict[str, Any] = {"kernel_size": (3, 3), "padding": 1, "use_bias": False} | options
         one = three | {"kernel_size": (1, 1), "padding": 0, "strides": stride}
         self.norm1 = _norm(inputs, **options)
         self.conv1 = nnx.Conv(inputs, width, strides=stride, **three)

@@ -137,8 +137,8 @@ def evaluate(
     wrong = jnp.full_like(costs, jnp.nan)
     if predicted.ndim == 2:
         wrong = (predicted.argmax(-1) != batch.y).astype(costs.dtype)[:, None]
-    sums = [counts @ each.sum(1) for each in (costs, wrong, jnp.ones_like(costs))]
-    return carry, before + jnp.stack(sums)
+    added = [counts @ each.sum(1) for each in (costs, wrong, jnp.ones_like(costs))]
+    return carry, before + jnp.stack(added)
 
 
 def outputs(
@@ -178,7 +178,7 @@ def optimiser(kind: Optimiser) -> optax.GradientTransformation:
     return optax.chain(*parts)
 
 
-def _costs(plan: Plan, predicted: jax.Array, y: jax.Array) -> jax.Array:
+def _costs(plan: Plan, predicted: jax.Array, y: Any) -> jax.Array:
     predicted = predicted.astype(jnp.promote_types(predicted.dtype, jnp.float32))
     if plan.cost == "squared error":
         return jnp.square(predicted - y)

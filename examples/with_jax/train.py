@@ -54,7 +54,8 @@ class Trainer:
     def start(self) -> State:
         """Return the state to go on with."""
         load(self.model, initial.weights(self.run.experiment, self.run.settings.seed))
-        _, params, stats = nnx.split(self.model, nnx.Param, nnx.BatchStat)
+        parts: tuple[Any, ...] = nnx.split(self.model, nnx.Param, nnx.BatchStat)
+        _, params, stats = parts
         state = State(params, stats, optimiser(self.plan.optimiser).init(params))
         if self.run.checkpoint is not None:
             state = State(*restore(self.run.checkpoint, state[:3]))
@@ -94,7 +95,7 @@ class Trainer:
         if done is None:
             return
         portion, costs = done
-        for number, cost in enumerate(np.asarray(costs)[: portion.count], portion.first):
+        for number, cost in enumerate(np.asarray(costs)[: portion.steps], portion.first):
             self.run.step(epoch, number, cost)
 
     def keys(self, epoch: int) -> jax.Array:

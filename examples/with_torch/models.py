@@ -88,7 +88,8 @@ class WideResNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.stem(x)
-        blocks = (block for group in self.group for block in group.block)
+        groups: Any = self.group
+        blocks = (block for group in groups for block in group.block)
         for block, site in zip(blocks, self.sites, strict=True):
             x = block(x, site)
         return self.dense(_on_maps(self.probe, relu(self.norm(x))).mean((2, 3)))
@@ -186,7 +187,8 @@ def _convolution(channels: int, width: int, stride: int = 1) -> nn.Conv2d:
 def _lstm(inputs: int, units: int) -> nn.LSTM:
     layer = nn.LSTM(inputs, units, batch_first=True)
     # torch adds two biases; one is enough, as in the other backends.
-    nn.init.zeros_(layer.bias_hh_l0).requires_grad_(False)
+    second: Any = layer.bias_hh_l0
+    nn.init.zeros_(second).requires_grad_(False)
     return layer
 
 

@@ -48,7 +48,8 @@ class Training:
         self.dtype = torch.float64 if run.settings.precision == "float64" else torch.float32
         model = build(run.experiment, sites(run)).to(self.dtype)
         weights.load(model, initial.weights(run.experiment, run.settings.seed))
-        self.model = us.normalised(model).to(us.device, memory_format=torch.channels_last)
+        normalised: Any = us.normalised(model)  # torch has no type for memory_format alone
+        self.model = normalised.to(us.device, memory_format=torch.channels_last)
         self.optimiser = _optimiser(run.experiment.optimiser, self.model)
         self.averaged = us.averaged(self.model)
         half = run.settings.precision == "bfloat16"
