@@ -39,10 +39,10 @@ class Portion(NamedTuple):
 class Feed:
     """Makes the portions of a run's epochs."""
 
-    def __init__(self, run: Run, place: Place, length: int | None = None) -> None:
+    def __init__(self, run: Run, place: Place) -> None:
         self.run, self.place = run, place
         kinds = _TOGETHER_ON_CPU if place.on_cpu else _TOGETHER
-        self.length = length or min(kinds.get(run.experiment.model, 1), run.steps)
+        self.length = min(kinds.get(run.experiment.model, 1), run.steps)
         self.samples: Batch | None = None
 
     def epoch(self, epoch: int) -> Iterator[Portion]:
