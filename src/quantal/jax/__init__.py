@@ -12,8 +12,9 @@ require("jax", "jax")
 
 from quantal.jax._coefficients import coefficients  # noqa: E402
 from quantal.jax._functional import dilute  # noqa: E402
+from quantal.jax._law import Law, law  # noqa: E402
 
-__all__ = ["coefficients", "dilute"]
+__all__ = ["Law", "coefficients", "dilute", "law"]
 
 if TYPE_CHECKING:
     from quantal.jax import equinox as equinox

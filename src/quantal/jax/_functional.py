@@ -13,16 +13,16 @@ from quantal._errors import FLOATING, wrong_type
 from quantal._granularity import Axes, coefficient_shapes
 from quantal.dilution import Dilution, Vary
 from quantal.jax._coefficients import OwnTable, PSharedTable
-from quantal.jax._law import Number, law_of, table_of
+from quantal.jax._parameters import Number, Rate, law_of, table_of
 from quantal.jax._random_bits import typed_key
 from quantal.keys import Key
 
-__all__ = ["dilute"]
+__all__ = ["DILUTE", "dilute"]
 
 
 def dilute(
     x: jax.Array,
-    rate: Number,
+    rate: Rate,
     alpha: Number | None = None,
     *,
     key: jax.Array | Key | None = None,
@@ -38,15 +38,16 @@ def dilute(
     ----------
     x : jax.Array
         A floating-point array.
-    rate : float or scalar jax.Array
-        The probability in [0, 1] that a unit is dropped. As an array, it can change from step to
-        step in compiled code, at the price of a call back to the host, which makes the table.
+    rate : float, scalar jax.Array or Law
+        The probability in [0, 1] that a unit is dropped. What is to change from step to step in
+        compiled code is best a `quantal.jax.law`, with its own alpha; an array can change, too, at
+        the price of a call back to the host, which makes the table.
     alpha : float or scalar jax.Array
         The homogeneity, above 0; ``inf`` is standard dropout.
     key : jax.Array or quantal.Key
         A JAX key or a `quantal.key`; of the same seed, they give the same coefficients.
     training : bool
-        False returns x itself and needs no key, as does a rate of 0.
+        False returns x itself, of whatever type, and needs no key; as does a rate of 0.
     vary, unit_mean
         As in `quantal.Dilution`.
     broadcast_dims : int or tuple of int
@@ -66,21 +67,30 @@ def dilute(
     Array([[0.6197041, 3.8779285, 0.       , 0.       ],
            [2.8753822, 0.       , 1.8864882, 0.       ]], dtype=float32)
     """
-    if not isinstance(x, jax.Array | np.ndarray) or not jnp.issubdtype(x.dtype, jnp.floating):
-        raise wrong_type("x", FLOATING, getattr(x, "dtype", type(x)))
+    if not isinstance(training, bool | np.bool_):
+        raise wrong_type("training", "True or False", training)
     law = law_of(rate, alpha, vary, unit_mean)
-    mask_shape, p_shape = coefficient_shapes(x.shape, broadcast_dims, p_broadcast_dims)
     known = law.rate if isinstance(law, Dilution) else None
-    if not training or known == 0:
+    identity = not training or known == 0
+    if not (identity or _is_floating(x)):
+        raise wrong_type("x", FLOATING, getattr(x, "dtype", type(x)))
+    mask_shape, p_shape = coefficient_shapes(
+        getattr(x, "shape", ()), broadcast_dims, p_broadcast_dims
+    )
+    if identity:
         return x
     if known == 1:
         return jnp.zeros_like(x)
     table = table_of(law, OwnTable if p_shape is None else PSharedTable)
-    return _dilute(x, typed_key(key), table, mask_shape, p_shape)
+    return _quantal_dilute(x, typed_key(key), table, mask_shape, p_shape)
+
+
+def _is_floating(x: Any) -> bool:
+    return isinstance(x, jax.Array | np.ndarray) and jnp.issubdtype(x.dtype, jnp.floating)
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4))  # also in eager code: one dispatch
-def _dilute(x: jax.Array, key: jax.Array, table: Any, *shapes: Any) -> jax.Array:
+def _quantal_dilute(x: jax.Array, key: jax.Array, table: Any, *shapes: Any) -> jax.Array:
     def multiply(x: jax.Array, draw: Any, table: Any) -> jax.Array:
         c = draw.coefficients(table)
         # Half precision is multiplied in float32, so that only the product is rounded.
@@ -99,3 +109,7 @@ def _dilute(x: jax.Array, key: jax.Array, table: Any, *shapes: Any) -> jax.Array
     if sharding.mesh.explicit_axes:  # else the compiler itself draws each shard where it is used
         product = jax.sharding.auto_axes(product, out_sharding=sharding.spec)
     return product(x, key, table)
+
+
+DILUTE = _quantal_dilute.__name__
+"""The name under which every draw stands in a program."""

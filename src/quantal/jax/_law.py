@@ -1,78 +1,69 @@
-"""The law of a draw: known now, known only when a program runs, or given as a table.
-
-A rate and an alpha that are numbers make a `Dilution`. As traced arrays, they make an
-`UnknownLaw`, whose table comes from the host while the program runs.
-"""
+"""A law as arrays, its table among them, which compiled functions take as an argument."""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import jax
 import numpy as np
-from jax import lax
 from jax import numpy as jnp
 
-from quantal._errors import wrong_type
 from quantal.dilution import Dilution, Vary
 from quantal.jax._coefficients import OwnTable, PSharedTable, table_on_device
 
-__all__ = ["Number", "UnknownLaw", "is_random", "law_of", "table_of"]
-
-Number: TypeAlias = float | jax.Array
+__all__ = ["Law", "law"]
 
 
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=("rate", "alpha", "table"),
+    meta_fields=("vary", "unit_mean"),
+)
 @dataclass(frozen=True)
-class UnknownLaw:
-    """A law of which some parameters are traced.
+class Law:
+    """A law as arrays, its table among them: an argument of compiled functions.
 
-    Those stand as ½ in ``others``; they are checked on the host, when the table is made.
+    Made by `law`. It stands in the place of the rate, in `dilute` and in the layers.
     """
 
-    traced: dict[str, jax.Array]
-    others: Dilution
+    rate: jax.Array
+    alpha: jax.Array
+    table: OwnTable | PSharedTable
+    vary: Vary = "pq"
+    unit_mean: bool = False
 
 
-def law_of(
-    rate: Number, alpha: Number | None, vary: Vary = "pq", unit_mean: bool = False
-) -> Dilution | UnknownLaw:
-    """Check the parameters of a law, and return it."""
-    given: dict[str, Any] = {"rate": rate, "alpha": alpha}
-    traced = {}
-    for name, value in given.items():
-        if isinstance(value, jax.Array):
-            if value.shape != () or not jnp.issubdtype(value.dtype, jnp.floating):
-                expected = "a number, or a scalar floating-point array"
-                raise wrong_type(name, expected, jax.typeof(value))
-            if isinstance(value, jax.core.Tracer):
-                traced[name] = value
-            else:
-                given[name] = _number(value)
-    known = Dilution(**given | dict.fromkeys(traced, 0.5), vary=vary, unit_mean=unit_mean)
-    return UnknownLaw(traced, known) if traced else known
+def law(
+    rate: float,
+    alpha: float | None = None,
+    *,
+    vary: Vary = "pq",
+    unit_mean: bool = False,
+    shared_p: bool = False,
+) -> Law:
+    """Return a law that can change from step to step in compiled code.
 
+    The table (512 KB) is made here, on the host, and is an argument of the program from then on:
+    no step waits for the host, and no law is compiled.
 
-def table_of(law: Dilution | UnknownLaw, kind: type[OwnTable] | type[PSharedTable]) -> Any:
-    """Return a table: a constant of the program or, where a parameter is traced, from the host."""
-    if isinstance(law, Dilution):
-        return table_on_device(kind, law)
-    others = law.others
+    Parameters
+    ----------
+    rate, alpha, vary, unit_mean
+        As in `quantal.Dilution`.
+    shared_p : bool
+        Whether it is for a layer with ``p_broadcast_dims``, which needs another table.
 
-    def on_host(**arrays: Any) -> Any:
-        numbers = {name: _number(value) for name, value in arrays.items()}
-        parameters = {"rate": others.rate, "alpha": others.alpha} | numbers
-        return kind.of(Dilution(**parameters, vary=others.vary, unit_mean=others.unit_mean))
-
-    traced = {name: lax.stop_gradient(value) for name, value in law.traced.items()}
-    return jax.pure_callback(on_host, kind.shapes(), vmap_method="sequential", **traced)
-
-
-def is_random(rate: Number) -> bool:
-    """Return whether a dilution of this rate needs a key: not at the rates 0 and 1."""
-    return isinstance(rate, jax.Array) or 0 < rate < 1
-
-
-def _number(array: Any) -> float:
-    # By the shortest decimal: a float32 of 0.1 means 0.1, and finds the same table.
-    return float(str(np.asarray(array)[()]))
+    Examples
+    --------
+    >>> import quantal.jax
+    >>> step = jax.jit(lambda x, law, key: quantal.jax.dilute(x, law, key=key))
+    >>> for alpha in (1.0, 2.0):
+    ...     print(step(jnp.ones(3), law(0.5, alpha), jax.random.key(0)))
+    [0.6197041 3.8779285 0.       ]
+    [0.765389  3.5688155 0.       ]
+    """
+    known = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
+    table = table_on_device(PSharedTable if shared_p else OwnTable, known)
+    numbers = (np.float32(known.rate), np.float32(known.alpha))
+    return Law(*map(jnp.asarray, numbers), table, known.vary, known.unit_mean)

@@ -7,14 +7,14 @@ of them is needed to import quantal. Seen in JAX 0.6.0 to 0.10.2 and Flax 0.10.7
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax import numpy as jnp
 
 from quantal.keys import threefry2x32 as portable_threefry2x32
 
-__all__ = ["attention_weights", "threefry2x32"]
+__all__ = ["Frame", "attention_weights", "frames_of", "threefry2x32"]
 
 Pair = tuple[jax.Array, jax.Array]
 
@@ -51,3 +51,24 @@ def attention_weights() -> Callable[..., Any] | None:
     except ImportError:
         return None
     return dot_product_attention_weights
+
+
+class Frame(NamedTuple):
+    """A line of code that was running."""
+
+    file: str
+    line: int
+    function: str
+
+
+def frames_of(equation: Any) -> list[Frame]:
+    """Return the lines from which an operation of a program comes, the innermost first.
+
+    ``source_info.traceback`` of the equations of a jaxpr. Without it, native dropout is counted,
+    but nobody knows where it stands.
+    """
+    traceback = getattr(getattr(equation, "source_info", None), "traceback", None)
+    return [
+        Frame(frame.file_name, frame.line_num, frame.function_name)
+        for frame in getattr(traceback, "frames", ())
+    ]

@@ -102,6 +102,8 @@ def counters(positions: list[jax.Array], shape: tuple[int, ...]) -> tuple[jax.Ar
 
     In words of 32 bits, since JAX has no others unless its 64-bit mode is on.
     """
+    if not all(isinstance(size, int) for size in shape):
+        return _counters_of_unknown_sizes(positions, shape)
     high = low = jnp.zeros_like(positions[0])
     for axis, position in enumerate(positions):
         stride = math.prod(shape[axis + 1 :])
@@ -109,14 +111,30 @@ def counters(positions: list[jax.Array], shape: tuple[int, ...]) -> tuple[jax.Ar
         low = low + step
         if math.prod(shape) > 2**32:
             carried = (low < step).astype(jnp.uint32)
-            high = high + carried + _high_product(position, stride & 0xFFFFFFFF)
+            high = high + carried + _high_product(position, np.uint32(stride & 0xFFFFFFFF))
             high = high + position * np.uint32(stride >> 32)
     return high, low
 
 
-def _high_product(a: jax.Array, b: int) -> jax.Array:
-    """Return the upper 32 of the 64 bits of a product, by halves of 16 bits."""
+def _counters_of_unknown_sizes(
+    positions: list[jax.Array], shape: tuple[Any, ...]
+) -> tuple[jax.Array, jax.Array]:
+    """Do the same for the symbolic sizes of `jax.export`, which a program gets to know when it runs.
+
+    Axis by axis, index · size + position, always with both words.
+    """
+    high = low = jnp.zeros_like(positions[0])
+    for position, symbol in zip(positions, shape, strict=True):
+        size = jnp.asarray(symbol).astype(jnp.uint32)
+        high, low = high * size + _high_product(low, size), low * size
+        low = low + position
+        high = high + (low < position).astype(jnp.uint32)
+    return high, low
+
+
+def _high_product(a: jax.Array, b: Any) -> jax.Array:
+    """Return the upper 32 of the 64 bits of a product of words, by halves of 16 bits."""
     a0, a1 = a & _HALF, a >> _SIXTEEN
-    b0, b1 = np.uint32(b & 0xFFFF), np.uint32(b >> 16)
+    b0, b1 = b & _HALF, b >> _SIXTEEN
     middle = a1 * b0 + (a0 * b0 >> _SIXTEEN)
     return a1 * b1 + (middle >> _SIXTEEN) + ((middle & _HALF) + a0 * b1 >> _SIXTEEN)

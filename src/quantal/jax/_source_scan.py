@@ -1,24 +1,25 @@
 """Dropout that a model's own code calls by name: no module to swap, but it can be found and named.
 
-That is an attention function called with a ``dropout_rate``, or a dropout layer that is made where
-it is used, outside of the model's constructor.
+That is an attention function called with a ``dropout_rate``; a dropout layer that is made where it
+is used, outside of the model's constructor; or one that is held where the library does not look, as
+in a closure, a global variable or a static field.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from quantal._selection import Place
 from quantal._source_scan import Scanner, SourceCall
 from quantal.sites import Site
 
-__all__ = ["DropoutScan"]
+__all__ = ["LIBRARIES", "DropoutScan"]
 
 # The libraries' own layers are known: what they offer is swapped or named by itself.
-_LIBRARIES = frozenset({"chex", "equinox", "flax", "haiku", "jax", "optax", "orbax", "quantal"})
+LIBRARIES = frozenset({"chex", "equinox", "flax", "haiku", "jax", "optax", "orbax", "quantal"})
 
 
 class DropoutScan:
@@ -37,20 +38,37 @@ class DropoutScan:
     def __init__(
         self, modules: type, layers: tuple[type, ...] = (), functions: tuple[Any, ...] = ()
     ) -> None:
-        self._scanner = Scanner(_LIBRARIES, apart=(modules,), entries=("__call__",))
+        self._scanner = Scanner(LIBRARIES, apart=(modules,), entries=("__call__",))
         self._layers = layers
         self._functions = functions
 
-    def places(self, name: str, module: Any) -> Iterator[Place]:
-        """Walk through the dropout in the code of a module, or of a class of them."""
+    def places(self, name: str, module: Any, known: Collection[int] = ()) -> Iterator[Place]:
+        """Walk through the dropout in the code of a module, or of a class of them.
+
+        Parameters
+        ----------
+        name : str
+            The path of the module.
+        module
+            The module or the class.
+        known : collection of int
+            The ``id`` of every layer that has been found otherwise.
+        """
         for call in self._scanner.calls(module):
-            rate = self._rate(call)
-            if rate is not None:
+            if isinstance(call.target, self._layers):
+                own = type(call.target).__module__.startswith("quantal.")
+                if not (own or id(call.target) in known):
+                    kind = type(call.target).__name__
+                    reason = f"{call.written} in {call.where} is no part of the model"
+                    yield Place(
+                        Site(name, kind, _rate(call.target), unreached=reason), module, call
+                    )
+            elif (rate := self._rate_of(call)) is not None:
                 kind = call.target.__name__
                 reason = f"{kind} is called literally in {call.where}"
                 yield Place(Site(name, kind, rate, unreached=reason), module, call)
 
-    def _rate(self, call: SourceCall) -> float | None:
+    def _rate_of(self, call: SourceCall) -> float | None:
         """Return with which rate a call drops units, NaN if that cannot be told; None: not."""
         if any(call.target is layer for layer in self._layers):
             made = call.argument(0, "rate", "p")
@@ -60,3 +78,7 @@ class DropoutScan:
             passed = call.argument(names.index("dropout_rate"), "dropout_rate")
             return None if passed is None or passed.number == 0 else passed.number
         return None
+
+
+def _rate(layer: Any) -> Any:
+    return getattr(layer, "rate", getattr(layer, "p", math.nan))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 
-from quantal._selection import Alpha, Pattern, Selection
+from quantal._selection import Alpha, Pattern, Place, Selection
+from quantal.jax._example import Example, runner
+from quantal.jax._watch import unknown_places
 from quantal.jax.equinox._find_sites import is_dropout, name_of, places
 from quantal.jax.equinox._layer import QSD
 from quantal.sites import Sites
@@ -24,6 +28,7 @@ def convert(
     include: Pattern = None,
     exclude: Pattern = None,
     strict: bool = True,
+    example: Example = None,
 ) -> Model:
     """Return a model with QSD in the place of every dropout.
 
@@ -42,6 +47,8 @@ def convert(
         (path, module).
     strict : bool
         True: dropout that cannot be swapped is an error. False: it is a warning.
+    example : function or inputs, optional
+        As in `sites`: proves that no dropout was missed.
 
     Returns
     -------
@@ -56,15 +63,9 @@ def convert(
     layers.1  QSD   0.5   1      1.333
     1 site, 1 of them QSD
     """
-    chosen = Selection(alpha, include, exclude, strict).choose(places(model))
-    alphas = {place.site.name: own_alpha for place, own_alpha in chosen}
-
-    def swap(path: Any, node: Any) -> Any:
-        if is_dropout(node) and name_of(path) in alphas:
-            return _like(node, Swapped(alpha=alphas[name_of(path)]))
-        return node
-
-    return jax.tree_util.tree_map_with_path(swap, model, is_leaf=is_dropout)
+    selection = Selection(alpha, include, exclude, strict)
+    chosen = selection.choose(_all_places(model, example))
+    return _swapped(model, {place.site.name: own_alpha for place, own_alpha in chosen})
 
 
 def revert(model: Model) -> Model:
@@ -83,8 +84,19 @@ def revert(model: Model) -> Model:
     return jax.tree.map(swap, model, is_leaf=is_dropout)
 
 
-def sites(model: Any) -> Sites:
+def sites(model: Any, *, example: Example = None) -> Sites:
     """List every place of a model where units are dropped, and why some cannot be swapped.
+
+    Parameters
+    ----------
+    model : eqx.Module
+        Any module or tree of modules.
+    example : function or inputs, optional
+        Proves that no place is missing: a training pass is traced, and every mask that it draws
+        is seen, wherever it comes from. Inputs are a tuple of positional arguments, a dict of
+        keyword arguments or a single array, and the model is called with them, and with a ``key``
+        if it takes one; a function, such as ``lambda model: loss(model, batch, key)``, is given
+        the model, with ``inference`` switched off.
 
     Examples
     --------
@@ -94,7 +106,41 @@ def sites(model: Any) -> Sites:
     1     QSD      0.5   1      1.333
     2 sites, 1 of them QSD
     """
-    return Sites(place.site for place in places(model))
+    return Sites(place.site for place in _all_places(model, example))
+
+
+def _all_places(model: Any, example: Example) -> list[Place]:
+    """Return the places that are found by looking and, with an example, by running."""
+    known = places(model)
+    if example is None:
+        return known
+    run, arrays = runner(example, _call)
+    reached = {p.site.name: 1.0 for p in known if p.site.alpha is None and not p.site.unreached}
+    trained = eqx.nn.inference_mode(_swapped(model, reached), value=False)
+    parameters, rest = eqx.partition(trained, eqx.is_array)
+
+    def training_pass(parameters: Any, arrays: Any) -> Any:
+        return run(eqx.combine(parameters, rest), arrays)
+
+    return known + unknown_places(training_pass, (parameters, arrays), known)
+
+
+def _call(model: Any, *args: Any, **kwargs: Any) -> Any:
+    takes = inspect.signature(model).parameters
+    if "key" in takes and "key" not in kwargs:
+        kwargs["key"] = jax.random.key(0)
+    return model(*args, **kwargs)
+
+
+def _swapped(model: Model, alphas: Mapping[str, float]) -> Model:
+    """Return a model with QSD at these places."""
+
+    def swap(path: Any, node: Any) -> Any:
+        if is_dropout(node) and name_of(path) in alphas:
+            return _like(node, Swapped(alpha=alphas[name_of(path)]))
+        return node
+
+    return jax.tree_util.tree_map_with_path(swap, model, is_leaf=is_dropout)
 
 
 class Swapped(QSD):

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 
 from quantal._selection import Place
+from quantal.jax._parameters import described
 from quantal.jax._source_scan import DropoutScan
 from quantal.jax.equinox._layer import QSD
 from quantal.sites import Site
@@ -22,24 +23,26 @@ def is_dropout(node: Any) -> bool:
 
 def places(model: Any) -> list[Place]:
     """Return every place of a model where units are dropped."""
-    found: list[Place] = []
-    scan = DropoutScan(eqx.Module, (eqx.nn.Dropout,))
+    dropout: list[Place] = []
+    modules: list[tuple[str, Any]] = []
 
     def visit(path: Any, node: Any) -> bool:
-        name = name_of(path)
         if is_dropout(node):
-            found.append(Place(_site(name, node), node))
+            dropout.append(Place(_site(name_of(path), node), node))
         elif isinstance(node, eqx.Module):
-            found.extend(scan.places(name, node))
+            modules.append((name_of(path), node))
         return is_dropout(node)
 
     jax.tree_util.tree_leaves_with_path(model, is_leaf=visit, is_leaf_takes_path=True)
-    return found
+    scan = DropoutScan(eqx.Module, (eqx.nn.Dropout,))
+    known = {id(place.module) for place in dropout}
+    literal = [place for name, module in modules for place in scan.places(name, module, known)]
+    return dropout + literal
 
 
 def _site(name: str, dropout: Any) -> Site:
     if isinstance(dropout, QSD):
-        return Site.of(name, "QSD", dropout)
+        return Site.of(name, "QSD", described(dropout))
     kind = type(dropout).__name__
     reason = "" if type(dropout) is eqx.nn.Dropout else f"{kind} is a class of its own"
     return Site(name, kind, dropout.p, unreached=reason)

@@ -12,7 +12,7 @@ from quantal._errors import wrong_type, wrong_value
 from quantal._granularity import Axes
 from quantal.dilution import Vary
 from quantal.jax._functional import dilute
-from quantal.jax._law import Number, is_random, law_of
+from quantal.jax._parameters import Number, is_random, law_of
 from quantal.jax._random_bits import NO_KEY
 from quantal.keys import Key
 
@@ -40,9 +40,9 @@ class QSD(eqx.nn.Dropout):
 
     Parameters
     ----------
-    p : float or scalar jax.Array
-        The probability in [0, 1] that a unit is dropped. A new float compiles anew; an array can
-        be changed without.
+    p : float, scalar jax.Array or quantal.jax.Law
+        The probability in [0, 1] that a unit is dropped. A new float compiles anew; an array or a
+        `quantal.jax.law`, which has its own alpha, can be changed without.
     alpha : float or scalar jax.Array
         The homogeneity, above 0; ``inf`` is standard dropout. As a float, it is no leaf of the
         model: the leaves are those of ``eqx.nn.Dropout``, and checkpoints fit both.
@@ -56,7 +56,7 @@ class QSD(eqx.nn.Dropout):
         As in `quantal.Dilution`.
     deterministic : bool, optional
         Equinox's old name of ``inference``; deprecated there, and so here.
-    rate : float or scalar jax.Array, optional
+    rate : optional
         Another name of ``p``, that of the other frameworks; give one of the two.
 
     Examples
@@ -78,7 +78,7 @@ class QSD(eqx.nn.Dropout):
 
     def __init__(
         self,
-        p: Number = _DEFAULT,
+        p: Rate = _DEFAULT,
         alpha: Number | None = None,
         inference: bool = False,
         *,
@@ -87,7 +87,7 @@ class QSD(eqx.nn.Dropout):
         vary: Vary = "pq",
         unit_mean: bool = False,
         deterministic: bool | None = None,
-        rate: Number | None = None,
+        rate: Rate | None = None,
     ) -> None:
         if rate is not None:
             if p is not _DEFAULT:
@@ -102,7 +102,7 @@ class QSD(eqx.nn.Dropout):
         self.unit_mean = unit_mean
 
     @property
-    def rate(self) -> Number:
+    def rate(self) -> Rate:
         """Another name of ``p``."""
         return self.p
 

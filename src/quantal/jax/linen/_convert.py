@@ -13,6 +13,8 @@ from flax import linen as nn
 
 from quantal._errors import wrong_type, wrong_value
 from quantal._selection import Alpha, Pattern, Place
+from quantal.jax._example import Example, runner
+from quantal.jax._watch import unknown_places
 from quantal.jax.linen._find_sites import Record
 from quantal.jax.linen._intercept import Swap, intercepting
 from quantal.sites import Sites
@@ -27,6 +29,7 @@ def convert(
     include: Pattern = None,
     exclude: Pattern = None,
     strict: bool = True,
+    example: Example = None,
     **kwargs: Any,
 ) -> nn.Module:
     """Return a module with QSD in the place of every dropout that runs in it.
@@ -50,6 +53,8 @@ def convert(
         Shell-style patterns of paths such as ``"encoder/*"``, or functions of (path, module).
     strict : bool
         True: dropout that cannot be swapped is an error. False: it is a warning.
+    example : function or inputs, optional
+        As in `sites`: proves that no dropout was missed.
 
     Returns
     -------
@@ -68,8 +73,8 @@ def convert(
     """
     _check(module)
     swap = _swap(alpha, include, exclude, strict)
-    if args or kwargs:
-        swap.selection.choose(_places(module, args, kwargs))
+    if args or kwargs or example is not None:
+        swap.selection.choose(_places(module, args, kwargs, example))
     # A later conversion takes what the earlier ones have left.
     return _made(revert(module), (*getattr(module, "qsd", ()), swap))
 
@@ -87,7 +92,7 @@ def revert(module: nn.Module) -> nn.Module:
     return module if before is None else _fields(module, before)
 
 
-def sites(module: nn.Module, *args: Any, **kwargs: Any) -> Sites:
+def sites(module: nn.Module, *args: Any, example: Example = None, **kwargs: Any) -> Sites:
     """List every place where a module drops units, and why some cannot be swapped.
 
     Parameters
@@ -97,6 +102,11 @@ def sites(module: nn.Module, *args: Any, **kwargs: Any) -> Sites:
     *args, **kwargs
         The arguments of ``module.init``, arrays or their shapes: the module is traced with them,
         since its layers come into being when it runs. Nothing is computed.
+    example : function or inputs, optional
+        Takes the place of these, and proves that no place is missing: a training pass is traced,
+        and every mask that it draws is seen, wherever it comes from. Inputs are those of the call,
+        such as ``(x, True)`` for ``(x, train)`` or a dict of keyword arguments; a function, such
+        as ``lambda module: loss(module, variables, batch)``, is given the module.
 
     Examples
     --------
@@ -107,7 +117,7 @@ def sites(module: nn.Module, *args: Any, **kwargs: Any) -> Sites:
     1 site, 0 of them QSD
     """
     _check(module)
-    return Sites(place.site for place in _places(module, args, kwargs))
+    return Sites(place.site for place in _places(module, args, kwargs, example))
 
 
 def intercept(
@@ -147,19 +157,31 @@ def _swap(alpha: Alpha | None, include: Pattern, exclude: Pattern, strict: bool)
     return swap
 
 
-def _places(module: nn.Module, args: Any, kwargs: Any) -> list[Place]:
-    leaves, structure = jax.tree.flatten((args, kwargs))
-    arrays = {i: leaf for i, leaf in enumerate(leaves) if hasattr(leaf, "dtype")}
-
-    def init(arrays: dict[int, Any]) -> Any:
-        filled = [arrays.get(i, leaf) for i, leaf in enumerate(leaves)]
-        args, kwargs = jax.tree.unflatten(structure, filled)
-        return module.init(*args, **kwargs)
-
-    record = Record()
+def _places(module: nn.Module, args: Any, kwargs: Any, example: Example) -> list[Place]:
+    """Return the places that come by in a trace, of ``init`` or of an example."""
+    if example is None:
+        run, arrays = runner((args, kwargs), _init)
+    else:
+        run, arrays = runner(example, _train)
+    training_pass = functools.partial(run, module)
+    record = Record(quiet=example is None)
     with intercepting(record=record):
-        jax.eval_shape(init, arrays)
-    return list(record.places.values())
+        jax.eval_shape(training_pass, arrays)
+    found = list(record.places.values())
+    if example is None:
+        return found
+    # A conversion of all that is left: inner ones take precedence.
+    with intercepting((_swap(1.0, None, None, False),), record=Record(quiet=False)):
+        return found + unknown_places(training_pass, (arrays,), found)
+
+
+def _init(module: nn.Module, args: Any, kwargs: Any) -> Any:
+    return module.init(*args, **kwargs)
+
+
+def _train(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    keys = jax.random.split(jax.random.key(0))
+    return module.init_with_output({"params": keys[0], "dropout": keys[1]}, *args, **kwargs)
 
 
 def _check(module: Any) -> None:

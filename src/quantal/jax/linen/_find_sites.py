@@ -9,32 +9,40 @@ from typing import Any
 from flax import linen as nn
 
 from quantal._selection import Place
+from quantal.jax._parameters import described
 from quantal.jax._source_scan import DropoutScan
 from quantal.jax.linen._attention import QSDDotProductAttention
 from quantal.jax.linen._layer import QSD
 from quantal.sites import Site
 
-__all__ = ["Record", "literal_sites", "site_of"]
+__all__ = ["Record", "literal_places", "site_of"]
 
 _FUNCTIONS = (nn.dot_product_attention, nn.dot_product_attention_weights)
 
 
 class Record:
-    """The places that a run comes by."""
+    """The places that a run comes by.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    quiet : bool
+        Whether they draw nothing meanwhile, and so need no random streams.
+    """
+
+    def __init__(self, quiet: bool = True) -> None:
+        self.quiet = quiet
         self.places: dict[tuple[str, str], Place] = {}
 
-    def add(self, site: Site, module: nn.Module) -> None:
+    def add(self, place: Place) -> None:
         """Keep a place; shared modules come by more than once."""
-        self.places.setdefault((site.name, site.unreached), Place(site, module))
+        self.places.setdefault((place.site.name, place.site.unreached), place)
 
 
 def site_of(module: Any) -> Site | None:
     """Return the site of a module that drops units by itself; of any other, None."""
     name, kind, reason = "/".join(module.path), type(module).__name__, ""
     if isinstance(module, QSD):
-        return Site.of(name, "QSD", module)
+        return Site.of(name, "QSD", described(module))
     if isinstance(module, nn.Dropout):
         # What nn.vmap and the like have lifted comes by here inside of them, as it was before.
         if type(module).__call__ is not nn.Dropout.__call__:
@@ -49,13 +57,15 @@ def site_of(module: Any) -> Site | None:
     return None
 
 
-def literal_sites(module: nn.Module) -> list[Site]:
-    """Return the sites in the code of a module's class that are no modules."""
+def literal_places(module: nn.Module) -> list[Place]:
+    """Return the places in the code of a module's class that are no modules."""
     name = "/".join(module.path)
-    return [replace(site, name=name) for site in _literal_sites(type(module))]
+    return [
+        Place(replace(place.site, name=name), module, place.how)
+        for place in _literal_places(type(module))
+    ]
 
 
 @functools.lru_cache(maxsize=1024)  # a class is read once, and not each time that it runs
-def _literal_sites(kind: type) -> tuple[Site, ...]:
-    scan = DropoutScan(nn.Module, functions=_FUNCTIONS)
-    return tuple(place.site for place in scan.places("", kind))
+def _literal_places(kind: Any) -> tuple[Place, ...]:
+    return tuple(DropoutScan(nn.Module, functions=_FUNCTIONS).places("", kind))

@@ -18,9 +18,9 @@ from typing import Any, Literal
 import jax
 from flax import linen as nn
 
-from quantal._selection import Alpha, Pattern, Selection
+from quantal._selection import Alpha, Pattern, Place, Selection
 from quantal.jax.linen._attention import QSDDotProductAttention
-from quantal.jax.linen._find_sites import Record, literal_sites, site_of
+from quantal.jax.linen._find_sites import Record, literal_places, site_of
 from quantal.jax.linen._layer import diluted
 from quantal.sites import Site
 
@@ -111,20 +111,21 @@ def _intercept(
 ) -> Any:
     orders, module = _orders.get() or _Orders(), context.module
     orders.tally.methods += 1
-    for literal in literal_sites(module):
-        _unreached(orders, literal, module)
+    for literal in literal_places(module):
+        _unreached(orders, literal)
     site = site_of(module) if context.method_name == "__call__" else None
     if site is None:
         return method(*args, **kwargs)
     if site.unreached:
-        _unreached(orders, site, module)
+        _unreached(orders, Place(site, module))
     swap = None if site.unreached else orders.swap_for(site, module)
     alpha = None if swap is None else swap.selection.alpha_for(site.rate)
     if alpha is not None:
         site = replace(site, kind="QSD", alpha=alpha)
     changes: dict[str, Any] = {}
     if orders.record is not None:
-        orders.record.add(site, module)
+        orders.record.add(Place(site, module))
+    if orders.record is not None and orders.record.quiet:
         changes["deterministic"] = True
     elif orders.forces(site):
         changes["deterministic"] = False
@@ -139,11 +140,11 @@ def _intercept(
         return method(*args, **kwargs)
 
 
-def _unreached(orders: _Orders, site: Site, module: nn.Module) -> None:
+def _unreached(orders: _Orders, place: Place) -> None:
     if orders.record is not None:
-        orders.record.add(site, module)
-    elif (swap := orders.swap_for(site, module)) is not None:
-        swap.selection.settle([], [site])
+        orders.record.add(place)
+    elif (swap := orders.swap_for(place.site, place.module)) is not None:
+        swap.selection.settle([], [place.site])
 
 
 def _qsd(module: nn.Module, alpha: float) -> Callable[..., jax.Array]:

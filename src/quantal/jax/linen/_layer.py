@@ -11,7 +11,7 @@ from flax import linen as nn
 
 from quantal.dilution import Vary
 from quantal.jax._functional import dilute
-from quantal.jax._law import Number, is_random, law_of
+from quantal.jax._parameters import Number, is_random, law_of
 from quantal.keys import Key
 
 __all__ = ["QSD", "diluted"]
@@ -21,7 +21,7 @@ __all__ = ["QSD", "diluted"]
 class _RateAndAlpha:
     """The first fields of `QSD`: what stands last among its bases gives the first arguments."""
 
-    rate: Number
+    rate: Rate
     alpha: Number | None = None
 
 
@@ -32,9 +32,9 @@ class QSD(nn.Dropout, _RateAndAlpha):
 
     Parameters
     ----------
-    rate : float or scalar jax.Array
-        The probability in [0, 1] that a unit is dropped. A new float compiles anew; an array can
-        be changed without.
+    rate : float, scalar jax.Array or quantal.jax.Law
+        The probability in [0, 1] that a unit is dropped. A new float compiles anew; an array or a
+        `quantal.jax.law`, which has its own alpha, can be changed without.
     alpha : float or scalar jax.Array
         The homogeneity, above 0; ``inf`` is standard dropout.
     broadcast_dims : sequence of int

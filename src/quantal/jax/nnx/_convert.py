@@ -6,10 +6,11 @@ from typing import Any, TypeVar
 
 from flax import nnx
 
-from quantal._selection import Alpha, Pattern, Selection
-from quantal.jax.nnx._attention import QSDAttention
+from quantal._selection import Alpha, Pattern, Place, Selection
+from quantal.jax._example import Example, runner
+from quantal.jax._watch import unknown_places
 from quantal.jax.nnx._find_sites import places
-from quantal.jax.nnx._layer import QSD
+from quantal.jax.nnx._swap import swap, unswap
 from quantal.sites import Sites
 
 __all__ = ["convert", "revert", "sites"]
@@ -24,6 +25,7 @@ def convert(
     include: Pattern = None,
     exclude: Pattern = None,
     strict: bool = True,
+    example: Example = None,
 ) -> Model:
     """Put QSD in the place of every dropout of a model, in place.
 
@@ -35,8 +37,9 @@ def convert(
     Parameters
     ----------
     model : nnx.Module
-        Any module, or any tree of modules; its ``nnx.Dropout`` and the dropout of
-        ``nnx.MultiHeadAttention`` on its weights are swapped.
+        Any module, or any tree of modules; its ``nnx.Dropout``, the dropout of
+        ``nnx.MultiHeadAttention`` on its weights and that of Linen modules in it
+        (``nnx.bridge.ToNNX``) are swapped.
     alpha : float or function
         The homogeneity, or a function from the rate to it.
     include, exclude : str, function, list of these, or None
@@ -44,6 +47,8 @@ def convert(
         (path, module).
     strict : bool
         True: dropout that cannot be swapped is an error. False: it is a warning.
+    example : function or inputs, optional
+        As in `sites`: proves that no dropout was missed.
 
     Returns
     -------
@@ -58,14 +63,9 @@ def convert(
     layers/1  QSD   0.5   1      1.333
     1 site, 1 of them QSD
     """
-    for place, own_alpha in Selection(alpha, include, exclude, strict).choose(places(model)):
-        module = place.module
-        if isinstance(module, nnx.MultiHeadAttention):
-            module.attention_fn = QSDAttention(own_alpha, module.attention_fn)
-        else:
-            _become(Swapped, module)
-            for name, value in (_QSD_ALONE | {"alpha": own_alpha}).items():
-                setattr(module, name, value)
+    selection = Selection(alpha, include, exclude, strict)
+    for place, own_alpha in selection.choose(_all_places(model, example)):
+        swap(place.module, own_alpha)
     return model
 
 
@@ -82,17 +82,23 @@ def revert(model: Model) -> Model:
     True
     """
     for _, module in nnx.iter_graph(model):
-        if isinstance(module, Swapped):
-            for name in _QSD_ALONE:
-                delattr(module, name)
-            _become(nnx.Dropout, module)
-        elif isinstance(getattr(module, "attention_fn", None), QSDAttention):
-            module.attention_fn = module.attention_fn.native
+        unswap(module)
     return model
 
 
-def sites(model: Any) -> Sites:
+def sites(model: Any, *, example: Example = None) -> Sites:
     """List every place of a model where units are dropped, and why some cannot be swapped.
+
+    Parameters
+    ----------
+    model : nnx.Module
+        Any module, or any tree of modules.
+    example : function or inputs, optional
+        Proves that no place is missing: a training pass is traced, and every mask that it draws
+        is seen, wherever it comes from. Inputs are a tuple of positional arguments, a dict of
+        keyword arguments or a single array, and the model is called with them; a function, such
+        as ``lambda model: loss(model, batch)``, is given the model. The model is a copy in
+        training mode: its own streams, modes and statistics stay as they are.
 
     Examples
     --------
@@ -102,17 +108,23 @@ def sites(model: Any) -> Sites:
     layers/1  QSD      0.5   1      1.333
     2 sites, 1 of them QSD
     """
-    return Sites(place.site for place in places(model))
+    return Sites(place.site for place in _all_places(model, example))
 
 
-class Swapped(QSD):
-    """A QSD that `convert` put in the place of an ``nnx.Dropout``, which `revert` finds."""
+def _all_places(model: Any, example: Example) -> list[Place]:
+    """Return the places that are found by looking and, with an example, by running."""
+    known = list(places(model))
+    if example is None:
+        return known
+    run, arrays = runner(example, lambda model, *args, **kwargs: model(*args, **kwargs))
+    graphdef, state = nnx.split(model)
 
+    def training_pass(state: Any, arrays: Any) -> Any:
+        copy = nnx.merge(graphdef, state)
+        for place in places(copy):
+            if place.site.alpha is None and not place.site.unreached:
+                swap(place.module, 1.0)
+        copy.train()
+        return run(copy, arrays)
 
-# The attributes that QSD has beyond those of dropout.
-_QSD_ALONE = {"alpha": None, "p_broadcast_dims": (), "vary": "pq", "unit_mean": False}
-
-
-def _become(kind: type, module: nnx.Module) -> None:
-    # NNX takes what is set in the usual way for an attribute of the model.
-    object.__setattr__(module, "__class__", kind)
+    return known + unknown_places(training_pass, (state, arrays), known)

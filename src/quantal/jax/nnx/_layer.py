@@ -10,7 +10,8 @@ from flax import nnx
 from quantal._errors import wrong_type
 from quantal.dilution import Vary
 from quantal.jax._functional import dilute
-from quantal.jax._law import Number, is_random, law_of
+from quantal.jax._law import Law
+from quantal.jax._parameters import Number, is_random, law_of
 from quantal.jax._random_bits import typed_key
 from quantal.keys import Key
 
@@ -34,9 +35,9 @@ class QSD(nnx.Dropout):
 
     Parameters
     ----------
-    rate : float or scalar jax.Array
-        The probability in [0, 1] that a unit is dropped. A new float compiles anew; an array can
-        be changed without.
+    rate : float, scalar jax.Array or quantal.jax.Law
+        The probability in [0, 1] that a unit is dropped. A new float compiles anew; an array or a
+        `quantal.jax.law`, which has its own alpha, can be changed without.
     alpha : float or scalar jax.Array
         The homogeneity, above 0; ``inf`` is standard dropout.
     broadcast_dims : sequence of int
@@ -66,7 +67,7 @@ class QSD(nnx.Dropout):
 
     def __init__(
         self,
-        rate: Number,
+        rate: Rate,
         alpha: Number | None = None,
         *,
         broadcast_dims: Sequence[int] = (),
@@ -78,6 +79,8 @@ class QSD(nnx.Dropout):
         rngs: nnx.Rngs | nnx.RngStream | Key | None = None,
     ) -> None:
         law_of(rate, alpha, vary, unit_mean)
+        if isinstance(rate, Law) and hasattr(nnx, "data"):  # which older versions do without
+            rate = nnx.data(rate)
         super().__init__(
             rate,
             broadcast_dims=broadcast_dims,
