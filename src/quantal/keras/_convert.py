@@ -7,7 +7,7 @@ from typing import Any
 from quantal._selection import Alpha, Pattern, Selection
 from quantal.keras._find_sites import find_sites
 from quantal.keras._swap import Converted, mark_owners, restore
-from quantal.keras._walk import forget_traces, walk
+from quantal.keras._walk import check_flag, check_model, forget_traces, walk
 from quantal.sites import Sites
 
 __all__ = ["convert", "revert", "sites"]
@@ -52,6 +52,8 @@ def convert(
     >>> revert(model).get_layer("drop")
     <Dropout name=drop, built=True>
     """
+    check_model(model)
+    check_flag("strict", strict)
     for place, law_alpha in Selection(alpha, include, exclude, strict).choose(find_sites(model)):
         place.how(law_alpha)
     mark_owners(model)
@@ -72,6 +74,7 @@ def revert(model: Any) -> Any:
     keras.Model or keras.layers.Layer
         The same model.
     """
+    check_model(model)
     for node in list(walk(model)):
         if isinstance(node.layer, Converted):
             restore(node.layer)
@@ -94,4 +97,5 @@ def sites(model: Any) -> Sites:
     x                  Dropout   0.5   -      1
     2 sites, 1 of them QSD
     """
+    check_model(model)
     return Sites(place.site for place in find_sites(model))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import operator
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -80,17 +83,13 @@ class QSD(keras.layers.Dropout):
         keras.layers.Layer.__init__(self, **kwargs)
         dilution = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
         self.noise_shape = _noise_shape(noise_shape)
-        self.broadcast_dims = _tuple(broadcast_dims)
+        self.broadcast_dims = _axes("broadcast_dims", broadcast_dims)
         if noise_shape is not None and self.broadcast_dims:
             raise wrong_value("noise_shape", "None where broadcast_dims is given", noise_shape)
-        self.p_broadcast_dims = _tuple(p_broadcast_dims)
+        self.p_broadcast_dims = _axes("p_broadcast_dims", p_broadcast_dims)
         self.seed = _seed(seed)
         if dilution.rate > 0:
-            # Of a portable key it is the counter: a state that Keras hands through compiled
-            # functions, and that is no weight.
-            own = 0 if isinstance(seed, Key) else seed
-            generator = keras.random.SeedGenerator
-            self.seed_generator = own if isinstance(own, generator) else generator(own)
+            self.seed_generator = _generator(seed)
         self._begin(dilution)
         self.supports_masking = True
         build_now(self)
@@ -103,8 +102,18 @@ class QSD(keras.layers.Dropout):
 
     @property
     def dilution(self) -> Dilution:
-        """The parameters of the law."""
+        """The parameters of the law; they may be changed, at the cost of one table."""
         return self._dilution
+
+    @dilution.setter
+    def dilution(self, dilution: Dilution) -> None:
+        if not isinstance(dilution, Dilution):
+            raise wrong_type("dilution", "a quantal.Dilution", dilution)
+        if self.rate == 0 and dilution.rate != 0:
+            raise wrong_value("rate", "0, as it was when the layer was made", dilution.rate)
+        self._dilution = dilution
+        if self._tables is not None:
+            self._tables.assign(dilution)
 
     @property
     def rate(self) -> float:
@@ -113,9 +122,7 @@ class QSD(keras.layers.Dropout):
 
     @rate.setter
     def rate(self, rate: float) -> None:
-        if self.rate == 0 and rate != 0:
-            raise wrong_value("rate", "0, as it was when the layer was made", rate)
-        self._change(rate, self.alpha)
+        self.dilution = dataclasses.replace(self._dilution, rate=rate)
 
     @property
     def alpha(self) -> float:
@@ -124,13 +131,7 @@ class QSD(keras.layers.Dropout):
 
     @alpha.setter
     def alpha(self, alpha: float) -> None:
-        self._change(self.rate, alpha)
-
-    def _change(self, rate: float, alpha: float) -> None:
-        old = self._dilution
-        self._dilution = Dilution(rate, alpha, vary=old.vary, unit_mean=old.unit_mean)
-        if self._tables is not None:
-            self._tables.assign(self._dilution)
+        self.dilution = dataclasses.replace(self._dilution, alpha=alpha)
 
     def call(self, inputs: Any, training: bool = False) -> Any:
         if not training or self.rate == 0:
@@ -195,8 +196,11 @@ def alpha_from_json(alpha: Any) -> Any:
     return math.inf if alpha == "inf" else alpha
 
 
-def _tuple(axes: Axes) -> tuple[int, ...]:
-    return (axes,) if isinstance(axes, int) else tuple(axes)
+def _axes(name: str, axes: Any) -> tuple[int, ...]:
+    try:
+        return tuple(operator.index(a) for a in (axes if isinstance(axes, Iterable) else (axes,)))
+    except TypeError:
+        raise wrong_type(name, "an axis or a tuple of axes", axes) from None
 
 
 def _seed(seed: Any) -> Any:
@@ -205,6 +209,17 @@ def _seed(seed: Any) -> Any:
     ):
         raise wrong_type("seed", _SEED, seed)
     return seed
+
+
+def _generator(seed: Any) -> keras.random.SeedGenerator:
+    if isinstance(seed, keras.random.SeedGenerator):
+        return seed
+    try:
+        # Of a portable key it is the counter: a state that Keras hands through compiled functions,
+        # and that is no weight.
+        return keras.random.SeedGenerator(0 if isinstance(seed, Key) else seed)
+    except (OverflowError, ValueError, RuntimeError):
+        raise wrong_value("seed", "a number within Keras's range for seeds", seed) from None
 
 
 def _noise_shape(noise_shape: Any) -> Shape | None:

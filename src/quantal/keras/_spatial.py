@@ -34,8 +34,8 @@ class Spatial(QSD):
         p_broadcast_dims: Axes = (),
         **kwargs: Any,
     ) -> None:
-        layout = data_format or keras.config.image_data_format()
-        if layout not in _FORMATS:
+        layout = keras.config.image_data_format() if data_format is None else data_format
+        if not isinstance(layout, str) or layout not in _FORMATS:
             raise wrong_value("data_format", f"{_FORMATS[0]!r} or {_FORMATS[1]!r}", data_format)
         super().__init__(
             rate,

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import keras
 
+from quantal._errors import wrong_type
 from quantal.keras._private_api import children, parts
 
-__all__ = ["Node", "forget_traces", "walk"]
+__all__ = ["Node", "check_flag", "check_model", "forget_traces", "walk"]
 
 
 class Node(NamedTuple):
@@ -39,6 +40,20 @@ def _within(node: Node) -> Iterator[Node]:
         # Layers of a graph have names of their own; others are known by the attribute.
         name = names.get(id(child), child.name)
         yield Node(f"{node.name}/{name}".lstrip("/"), (*node.steps, step), child)
+
+
+def check_model(model: Any, kind: type = keras.layers.Layer) -> None:
+    """Refuse what is no model, or no layer."""
+    if not isinstance(model, kind):
+        layer = kind is keras.layers.Layer
+        expected = "a keras.Model or keras.layers.Layer" if layer else "a keras.Model"
+        raise wrong_type("model", expected, type(model))
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, bool):
+        raise wrong_type(name, "True or False", value)
 
 
 def forget_traces(model: Any) -> None:

@@ -59,7 +59,7 @@ def dilute(
         which ``tf.nn.dropout`` uses. From one seed or key come the same coefficients, eager, in a
         graph, under XLA, and on any device.
     training : bool
-        False returns x itself, as does a rate of 0.
+        False returns x itself, whatever it is, as does a rate of 0.
     vary, unit_mean
         As in `quantal.Dilution`.
     broadcast_dims : int or tuple of int
@@ -80,22 +80,35 @@ def dilute(
            [2.8753822, 0.       , 1.8864882, 0.       ]], dtype=float32)
     """
     dilution = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
-    given, x = x, tf.convert_to_tensor(x)
-    mask_shape, p_shape = check_input(x, broadcast_dims, p_broadcast_dims)
     rng = checked_source(rng)
+    if not isinstance(training, bool | np.bool_):
+        raise wrong_type("training", "True or False", training)
     if not training or dilution.rate == 0:
-        return given
+        return x
+    x = as_tensor(x)
+    mask_shape, p_shape = check_input(x, broadcast_dims, p_broadcast_dims)
     if dilution.rate == 1:
         return zeros(x)
     law = constants(dilution, p_shape is not None, x.device)
     return multiply(x, coefficients(law, mask_shape, p_shape, keys_of(rng)))
 
 
+def as_tensor(x: Any) -> Tensor:
+    """Return what TensorFlow can make a tensor of as one."""
+    try:
+        return tf.convert_to_tensor(x)
+    except (TypeError, ValueError, OverflowError):
+        raise wrong_type("x", FLOATING, type(x)) from None
+
+
 def multiply(x: Tensor, c: Tensor) -> Tensor:
-    """Return x·c in the dtype of x; half precision is multiplied in float32 and rounded once."""
+    """Return x·c in the dtype of x; half precision is multiplied in float32 and rounded once.
+
+    A dropped unit is 0, and so is its gradient, even if x or the gradient is infinite or NaN.
+    """
     wide = tf.float64 if x.dtype == tf.float64 else tf.float32
     c = tf.stop_gradient(c)  # or else all that it is made of would be kept for a gradient
-    y = tf.cast(tf.cast(x, wide) * tf.cast(c, wide), x.dtype)
+    y = tf.cast(tf.math.multiply_no_nan(tf.cast(x, wide), tf.cast(c, wide)), x.dtype)
     y.set_shape(x.shape)
     return y
 
