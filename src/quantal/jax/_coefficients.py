@@ -23,6 +23,7 @@ from quantal.keys import CELLS, Key
 __all__ = ["OwnDraw", "OwnTable", "PSharedDraw", "PSharedTable", "coefficients", "table_on_device"]
 
 Shape = tuple[int, ...]
+_shape: Any = jax.ShapeDtypeStruct
 
 
 class OwnDraw(NamedTuple):
@@ -41,8 +42,8 @@ class OwnDraw(NamedTuple):
 class OwnTable(NamedTuple):
     """The arrays of a `quantal.table.Table`, its two rows one after the other."""
 
-    values: jax.Array
-    threshold: jax.Array
+    values: Any
+    threshold: Any
 
     @classmethod
     def of(cls, dilution: Dilution) -> OwnTable:
@@ -53,8 +54,7 @@ class OwnTable(NamedTuple):
     @classmethod
     def shapes(cls) -> OwnTable:
         """Return the shapes and types of the arrays."""
-        values = jax.ShapeDtypeStruct((2 * CELLS,), jnp.float32)
-        return cls(values, jax.ShapeDtypeStruct((), jnp.int32))
+        return cls(_shape((2 * CELLS,), jnp.float32), _shape((), jnp.int32))
 
     def draw(self, key: jax.Array, mask_shape: Shape, p_shape: None) -> OwnDraw:
         """Draw all that a backward pass has to remember."""
@@ -76,8 +76,8 @@ class PSharedDraw(NamedTuple):
 class PSharedTable(NamedTuple):
     """The arrays of a `quantal.table.SharedTable`."""
 
-    keep_below: jax.Array
-    values: jax.Array
+    keep_below: Any
+    values: Any
 
     @classmethod
     def of(cls, dilution: Dilution) -> PSharedTable:
@@ -88,8 +88,7 @@ class PSharedTable(NamedTuple):
     @classmethod
     def shapes(cls) -> PSharedTable:
         """Return the shapes and types of the arrays."""
-        values = jax.ShapeDtypeStruct((CELLS,), jnp.float32)
-        return cls(jax.ShapeDtypeStruct((CELLS,), jnp.int32), values)
+        return cls(_shape((CELLS,), jnp.int32), _shape((CELLS,), jnp.float32))
 
     def draw(self, key: jax.Array, mask_shape: Shape, p_shape: Shape) -> PSharedDraw:
         """Draw all that a backward pass has to remember."""

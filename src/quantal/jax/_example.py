@@ -29,10 +29,12 @@ def runner(
     """
     if callable(example) and not hasattr(example, "dtype"):
         return lambda model, _: _arrays_in(example(model)), []
-    args = (
-        example if isinstance(example, tuple) else () if isinstance(example, dict) else (example,)
-    )
-    kwargs = example if isinstance(example, dict) else {}
+    args: tuple[Any, ...] = (example,)
+    kwargs: dict[str, Any] = {}
+    if isinstance(example, tuple):
+        args = example
+    elif isinstance(example, dict):
+        args, kwargs = (), example
     leaves, structure = jax.tree.flatten((args, kwargs))
     places = [i for i, leaf in enumerate(leaves) if hasattr(leaf, "dtype")]
 

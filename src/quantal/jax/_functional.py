@@ -111,5 +111,5 @@ def _quantal_dilute(x: jax.Array, key: jax.Array, table: Any, *shapes: Any) -> j
     return product(x, key, table)
 
 
-DILUTE = _quantal_dilute.__name__
-"""The name under which every draw stands in a program."""
+DILUTE = "_quantal_dilute"
+"""The name of that function, under which every draw stands in a program."""

@@ -6,7 +6,6 @@ import functools
 from dataclasses import dataclass
 
 import jax
-import numpy as np
 from jax import numpy as jnp
 
 from quantal.dilution import Dilution, Vary
@@ -65,5 +64,5 @@ def law(
     """
     known = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
     table = table_on_device(PSharedTable if shared_p else OwnTable, known)
-    numbers = (np.float32(known.rate), np.float32(known.alpha))
-    return Law(*map(jnp.asarray, numbers), table, known.vary, known.unit_mean)
+    rates = jnp.asarray(known.rate, jnp.float32), jnp.asarray(known.alpha, jnp.float32)
+    return Law(*rates, table, known.vary, known.unit_mean)

@@ -80,7 +80,7 @@ def table_of(law: Dilution | UnknownLaw | Law, kind: Any) -> Any:
         parameters = {"rate": others.rate, "alpha": others.alpha} | numbers
         return kind.of(Dilution(**parameters, vary=others.vary, unit_mean=others.unit_mean))
 
-    traced = {name: lax.stop_gradient(value) for name, value in law.traced.items()}
+    traced: Any = {name: lax.stop_gradient(value) for name, value in law.traced.items()}
     return jax.pure_callback(on_host, kind.shapes(), vmap_method="sequential", **traced)
 
 

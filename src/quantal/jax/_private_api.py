@@ -7,6 +7,7 @@ of them is needed to import quantal. Seen in JAX 0.6.0 to 0.10.2 and Flax 0.10.7
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +15,7 @@ from jax import numpy as jnp
 
 from quantal.keys import threefry2x32 as portable_threefry2x32
 
-__all__ = ["Frame", "attention_weights", "frames_of", "threefry2x32"]
+__all__ = ["Frame", "attention_weights", "frames_of", "haiku_dropout", "threefry2x32"]
 
 Pair = tuple[jax.Array, jax.Array]
 
@@ -33,7 +34,8 @@ def threefry2x32(key: Pair, counter: Pair) -> Pair:
         words = [jnp.broadcast_to(word, shape) for word in (*key, *counter)]
         word0, word1 = portable_threefry2x32((words[0], words[1]), (words[2], words[3]), _rotate)
     else:
-        word0, word1 = threefry2x32_p.bind(*key, *counter)
+        primitive: Any = threefry2x32_p
+        word0, word1 = primitive.bind(*key, *counter)
     return word0, word1
 
 
@@ -72,3 +74,34 @@ def frames_of(equation: Any) -> list[Frame]:
         Frame(frame.file_name, frame.line_num, frame.function_name)
         for frame in getattr(traceback, "frames", ())
     ]
+
+
+class _HaikuDropout:
+    """The implementation of ``hk.dropout``, to be replaced for a while.
+
+    Haiku keeps it apart, as ``haiku._src.basic.dropout_impl``, "to support monkey patching". Where
+    that is gone, ``haiku.dropout`` itself is replaced, which code does not see that has imported
+    the function by its name.
+    """
+
+    def __init__(self) -> None:
+        self._owner: Any = None
+        self._name = ""
+        self.native: Any = None
+
+    def replace(self, function: Any) -> None:
+        """Put another function in its place."""
+        try:
+            self._owner, self._name = import_module("haiku._src.basic"), "dropout_impl"
+            _ = self._owner.dropout_impl
+        except (ImportError, AttributeError):
+            self._owner, self._name = import_module("haiku"), "dropout"
+        self.native = getattr(self._owner, self._name)
+        setattr(self._owner, self._name, function)
+
+    def restore(self) -> None:
+        """Undo `replace`."""
+        setattr(self._owner, self._name, self.native)
+
+
+haiku_dropout = _HaikuDropout()

@@ -7,7 +7,7 @@ counters, and their bits are whatever `jax.random.bits` makes them.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -36,6 +36,7 @@ def typed_key(key: Any) -> jax.Array:
     if key is None:
         raise wrong_type("key", NO_KEY, key)
     if isinstance(key, jax.Array | np.ndarray):
+        key = cast("jax.Array", key)
         if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             if key.ndim == 0:
                 return key
@@ -119,7 +120,7 @@ def counters(positions: list[jax.Array], shape: tuple[int, ...]) -> tuple[jax.Ar
 def _counters_of_unknown_sizes(
     positions: list[jax.Array], shape: tuple[Any, ...]
 ) -> tuple[jax.Array, jax.Array]:
-    """Do the same for the symbolic sizes of `jax.export`, which a program gets to know when it runs.
+    """Do the same for the symbolic sizes of `jax.export`, which are known when a program runs.
 
     Axis by axis, index · size + position, always with both words.
     """

@@ -60,9 +60,8 @@ class DropoutScan:
                 if not (own or id(call.target) in known):
                     kind = type(call.target).__name__
                     reason = f"{call.written} in {call.where} is no part of the model"
-                    yield Place(
-                        Site(name, kind, _rate(call.target), unreached=reason), module, call
-                    )
+                    site = Site(name, kind, _rate(call.target), unreached=reason)
+                    yield Place(site, module, call)
             elif (rate := self._rate_of(call)) is not None:
                 kind = call.target.__name__
                 reason = f"{kind} is called literally in {call.where}"

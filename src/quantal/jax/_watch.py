@@ -110,6 +110,7 @@ def unknown_places(
 
 def _is_of(draw: Draw, place: Place) -> bool:
     """Return whether a mask was drawn at a place that is known to be out of reach."""
+    functions: list[Any]
     if isinstance(place.how, SourceCall):
         functions = [place.how.function] if draw.kind.startswith(place.site.kind) else []
     else:
@@ -189,8 +190,8 @@ def _draws(program: Any, given: list[str], out: list[str]) -> Iterator[Draw]:
 
 def _value(var: Any, numbers: Mapping[Any, float]) -> float:
     """Return a number of a program, NaN where it is not known in advance."""
-    value = getattr(var, "val", None) if hasattr(var, "val") else numbers.get(var)
-    return float(value) if np.ndim(value) == 0 and isinstance(value, Real) else math.nan
+    value = var.val if hasattr(var, "val") else numbers.get(var)
+    return float(value) if isinstance(value, Real) else math.nan
 
 
 def _draw_of(equation: Any, kept: float = math.nan) -> Draw:
@@ -199,7 +200,8 @@ def _draw_of(equation: Any, kept: float = math.nan) -> Draw:
     if inner is None or not _in_package(inner, *_LIBRARIES):
         return Draw("bernoulli", math.nan, frames)
     # The libraries ask for the probability to keep a unit; it comes as a float32.
-    return Draw(inner.function.partition(".")[0], float(f"{1 - kept:.6g}"), frames)
+    kind = inner.function.partition(".")[0].removesuffix("_impl")
+    return Draw(kind, float(f"{1 - kept:.6g}"), frames)
 
 
 def _is_sampler(equation: Any, called: str | None) -> bool:
@@ -211,9 +213,8 @@ def _is_sampler(equation: Any, called: str | None) -> bool:
 
 
 def _to_bool(equation: Any) -> bool:
-    return bool(equation.primitive.name == "convert_element_type") and (
-        equation.params["new_dtype"] == bool
-    )
+    converted = equation.primitive.name == "convert_element_type"
+    return bool(converted and np.dtype(equation.params["new_dtype"]) == np.dtype(np.bool_))
 
 
 def _programs_in(equation: Any) -> Iterator[Any]:

@@ -79,7 +79,7 @@ def revert(model: Model) -> Model:
     """
 
     def swap(node: Any) -> Any:
-        return _like(node, eqx.nn.Dropout()) if isinstance(node, Swapped) else node
+        return _like(node, eqx.nn.Dropout()) if isinstance(node, SwappedLayer) else node
 
     return jax.tree.map(swap, model, is_leaf=is_dropout)
 
@@ -134,16 +134,17 @@ def _call(model: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _swapped(model: Model, alphas: Mapping[str, float]) -> Model:
     """Return a model with QSD at these places."""
+    made: Any = SwappedLayer  # its constructor is that of QSD, not the one of a dataclass
 
     def swap(path: Any, node: Any) -> Any:
         if is_dropout(node) and name_of(path) in alphas:
-            return _like(node, Swapped(alpha=alphas[name_of(path)]))
+            return _like(node, made(alpha=alphas[name_of(path)]))
         return node
 
     return jax.tree_util.tree_map_with_path(swap, model, is_leaf=is_dropout)
 
 
-class Swapped(QSD):
+class SwappedLayer(QSD):
     """A QSD that `convert` put in the place of an ``eqx.nn.Dropout``, which `revert` finds."""
 
 

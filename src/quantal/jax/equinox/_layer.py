@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
+from typing import cast
 
 import equinox as eqx
 import jax
@@ -12,7 +13,7 @@ from quantal._errors import wrong_type, wrong_value
 from quantal._granularity import Axes
 from quantal.dilution import Vary
 from quantal.jax._functional import dilute
-from quantal.jax._parameters import Number, is_random, law_of
+from quantal.jax._parameters import Number, Rate, is_random, law_of
 from quantal.jax._random_bits import NO_KEY
 from quantal.keys import Key
 
@@ -70,7 +71,7 @@ class QSD(eqx.nn.Dropout):
     """
 
     # Not a static field, so that it can be an array, and equinox.tree_at can change it.
-    alpha: Number
+    alpha: Number | None
     broadcast_dims: Axes = eqx.field(static=True)
     p_broadcast_dims: Axes = eqx.field(static=True)
     vary: Vary = eqx.field(static=True)
@@ -94,7 +95,7 @@ class QSD(eqx.nn.Dropout):
                 raise wrong_value("rate", "no rate beside p, which is the same", rate)
             p = rate
         law_of(p, alpha, vary, unit_mean)
-        super().__init__(p, inference, deterministic=deterministic)
+        super().__init__(cast("float", p), inference, deterministic=deterministic)
         self.alpha = StaticNumber(alpha) if isinstance(alpha, numbers.Real) else alpha
         self.broadcast_dims = broadcast_dims
         self.p_broadcast_dims = p_broadcast_dims

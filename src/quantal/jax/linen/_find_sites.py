@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from flax import linen as nn
 
@@ -62,7 +62,7 @@ def literal_places(module: nn.Module) -> list[Place]:
     name = "/".join(module.path)
     return [
         Place(replace(place.site, name=name), module, place.how)
-        for place in _literal_places(type(module))
+        for place in _literal_places(cast("Any", type(module)))
     ]
 
 

@@ -7,18 +7,20 @@ context variable, so that contexts nest: the innermost conversion wins.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Literal
 
 import jax
 from flax import linen as nn
+from flax import nnx
 
 from quantal._selection import Alpha, Pattern, Place, Selection
+from quantal.jax._jit_key import jit_key
 from quantal.jax.linen._attention import QSDDotProductAttention
 from quantal.jax.linen._find_sites import Record, literal_places, site_of
 from quantal.jax.linen._layer import diluted
@@ -31,12 +33,12 @@ __all__ = ["Swap", "Tally", "intercepting"]
 class Swap:
     """The arguments of a conversion; hashable, as the fields of a module should be."""
 
-    alpha: Alpha
+    alpha: Alpha | None
     include: Pattern = None
     exclude: Pattern = None
     strict: bool = True
 
-    @cached_property
+    @functools.cached_property
     def selection(self) -> Selection:
         """The choice that they make."""
         return Selection(self.alpha, self.include, self.exclude, self.strict)
@@ -74,10 +76,11 @@ class _Orders:
     record: Record | None = None
     tally: Tally = field(default_factory=Tally, compare=False)
 
-    def swap_for(self, site: Site, module: nn.Module) -> Swap | None:
+    def swap_for(self, site: Site, module: nn.Module, *inside: str) -> Swap | None:
+        """Return the conversion that takes a site, at or inside of a module."""
         if site.alpha is None:
             for swap, depth in self.swaps:
-                if swap.selection("/".join(module.path[depth:]), module):
+                if swap.selection("/".join((*module.path[depth:], *inside)), module):
                     return swap
         return None
 
@@ -86,9 +89,6 @@ class _Orders:
 
 
 _orders: ContextVar[_Orders | None] = ContextVar("_orders", default=None)
-
-# Compiled functions are kept by what is in this context; older versions of JAX have no such thing.
-_jit_key = jax.make_user_context(None) if hasattr(jax, "make_user_context") else nullcontext
 
 
 @contextmanager
@@ -100,7 +100,7 @@ def intercepting(swaps: tuple[Swap, ...] = (), depth: int = 0, **changes: Any) -
     orders = replace(before, swaps=added + before.swaps, **changes)
     token = _orders.set(orders)
     try:
-        with _jit_key(orders), nn.intercept_methods(_intercept) if outer is None else nullcontext():
+        with jit_key(orders), nn.intercept_methods(_intercept) if outer is None else nullcontext():
             yield
     finally:
         _orders.reset(token)
@@ -113,6 +113,9 @@ def _intercept(
     orders.tally.methods += 1
     for literal in literal_places(module):
         _unreached(orders, literal)
+    if context.method_name == "__call__" and isinstance(module, nnx.bridge.ToLinen):
+        with _changed(module, {"nnx_class": _bridged(module, orders)}):
+            return method(*args, **kwargs)
     site = site_of(module) if context.method_name == "__call__" else None
     if site is None:
         return method(*args, **kwargs)
@@ -138,6 +141,38 @@ def _intercept(
         method = _qsd(module, alpha)
     with _changed(module, changes):
         return method(*args, **kwargs)
+
+
+def _bridged(module: Any, orders: _Orders) -> Callable[..., Any]:
+    """Return what makes the NNX module inside a Linen one, with QSD where it is asked for."""
+    from quantal.jax.nnx._find_sites import places
+    from quantal.jax.nnx._swap import swap
+
+    make = module.nnx_class
+
+    @functools.wraps(make, updated=())
+    def build(*args: Any, **kwargs: Any) -> Any:
+        built = make(*args, **kwargs)
+        for place in list(places(built)):
+            site = replace(place.site, name="/".join(filter(None, (*module.path, place.site.name))))
+            if site.unreached:
+                _unreached(orders, Place(site, module, place.how))
+                continue
+            order = orders.swap_for(site, module, place.site.name)
+            if order is not None:
+                alpha = order.selection.alpha_for(site.rate)
+                swap(place.module, alpha)
+                site = replace(site, kind="QSD", alpha=alpha)
+            if orders.record is not None:
+                orders.record.add(Place(site, module))
+            if orders.record is not None and orders.record.quiet:
+                place.module.deterministic = True
+            elif orders.forces(site):
+                place.module.deterministic = False
+                orders.tally.drawn += 1
+        return built
+
+    return build
 
 
 def _unreached(orders: _Orders, place: Place) -> None:

@@ -21,7 +21,7 @@ __all__ = ["QSD", "diluted"]
 class _RateAndAlpha:
     """The first fields of `QSD`: what stands last among its bases gives the first arguments."""
 
-    rate: Rate
+    rate: Any  # a Rate; nn.Dropout says float
     alpha: Number | None = None
 
 

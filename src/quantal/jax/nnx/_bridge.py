@@ -22,7 +22,10 @@ __all__ = ["bridged_site", "linen_module_in", "put_linen_module"]
 
 
 def bridged_site(name: str, module: Any) -> Site | None:
-    """Return the site of a Linen module in an NNX module, if it makes dropout; rates are unknown."""
+    """Return the site of a Linen module that makes dropout, inside an NNX module; else None.
+
+    Its rates are unknown.
+    """
     inner = linen_module_in(module)
     if inner is None or not _makes_dropout(inner):
         return None

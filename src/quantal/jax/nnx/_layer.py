@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import jax
 from flax import nnx
@@ -11,7 +12,7 @@ from quantal._errors import wrong_type
 from quantal.dilution import Vary
 from quantal.jax._functional import dilute
 from quantal.jax._law import Law
-from quantal.jax._parameters import Number, is_random, law_of
+from quantal.jax._parameters import Number, Rate, is_random, law_of
 from quantal.jax._random_bits import typed_key
 from quantal.keys import Key
 
@@ -82,7 +83,7 @@ class QSD(nnx.Dropout):
         if isinstance(rate, Law) and hasattr(nnx, "data"):  # which older versions do without
             rate = nnx.data(rate)
         super().__init__(
-            rate,
+            cast("float", rate),
             broadcast_dims=broadcast_dims,
             deterministic=deterministic,
             rng_collection=rng_collection,

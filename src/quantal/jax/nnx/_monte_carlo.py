@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, TypeVar, cast
 
 import jax
 from flax import nnx
@@ -14,6 +14,7 @@ from jax import numpy as jnp
 from quantal._prediction import Prediction, count_of_draws, places_that_draw
 from quantal.jax._monte_carlo import mean_and_std
 from quantal.jax._random_bits import typed_key
+from quantal.jax.nnx._bridge import linen_module_in
 from quantal.jax.nnx._find_sites import places
 from quantal.keys import Key
 
@@ -45,17 +46,15 @@ def masks_on(model: Model, *, native: bool = False) -> Iterator[Model]:
     ...     model(jnp.ones(4))
     Array([2.756429, 0.      , 0.      , 0.      ], dtype=float32)
     """
-    layers = [
-        place
-        for place in places(model)
-        if isinstance(place.module, nnx.Dropout | nnx.MultiHeadAttention)
-    ]
-    drawing = [place.module for place in places_that_draw(layers, native)]
+    layers = [place for place in places(model) if not place.site.unreached]
+    every = [place.module for place in places_that_draw(layers, native)]
+    drawing = [module for module in every if linen_module_in(module) is None]
     before = [module.deterministic for module in drawing]
     try:
         for module in drawing:
             module.deterministic = False
-        yield model
+        with _masks_on_in_linen(native) if len(drawing) < len(every) else nullcontext():
+            yield model
     finally:
         for module, mode in zip(drawing, before, strict=True):
             module.deterministic = mode
@@ -107,8 +106,14 @@ def predict_mc(
     """
     n, key, call = count_of_draws(n), typed_key(key), call or _call
     with masks_on(model, native=native):
-        graphdef, streams, rest = nnx.split(model, nnx.RngState, ...)
-    return Prediction(*_predict(graphdef, n, call, output, samples, streams, rest, x, key))
+        graphdef, streams, rest = cast("Any", nnx.split(model, nnx.RngState, ...))
+        return Prediction(*_predict(graphdef, n, call, output, samples, streams, rest, x, key))
+
+
+def _masks_on_in_linen(native: bool) -> AbstractContextManager[None]:
+    from quantal.jax.linen._intercept import intercepting
+
+    return intercepting(masks="all" if native else "QSD")
 
 
 def _call(model: Any, x: Any, rngs: nnx.Rngs) -> Any:

@@ -10,10 +10,10 @@ from quantal.jax.nnx._attention import QSDAttention
 from quantal.jax.nnx._bridge import linen_module_in, put_linen_module
 from quantal.jax.nnx._layer import QSD
 
-__all__ = ["Swapped", "swap", "unswap"]
+__all__ = ["SwappedModule", "swap", "unswap"]
 
 
-class Swapped(QSD):
+class SwappedModule(QSD):
     """A QSD that `convert` put in the place of an ``nnx.Dropout``, which `revert` finds."""
 
 
@@ -26,18 +26,18 @@ def swap(module: Any, alpha: float) -> None:
     if isinstance(module, nnx.MultiHeadAttention):
         module.attention_fn = QSDAttention(alpha, module.attention_fn)
     elif isinstance(module, nnx.Dropout):
-        _become(Swapped, module)
+        _become(SwappedModule, module)
         for name, value in (_QSD_ALONE | {"alpha": alpha}).items():
             setattr(module, name, value)
-    else:
+    elif (inner := linen_module_in(module)) is not None:
         from quantal.jax import linen
 
-        put_linen_module(module, linen.convert(linen_module_in(module), alpha))
+        put_linen_module(module, linen.convert(inner, alpha))
 
 
 def unswap(module: Any) -> None:
     """Undo `swap`, where it was done."""
-    if isinstance(module, Swapped):
+    if isinstance(module, SwappedModule):
         for name in _QSD_ALONE:
             delattr(module, name)
         _become(nnx.Dropout, module)
