@@ -65,9 +65,10 @@ ONE_THREAD = {
 }
 
 
-def install(session: nox.Session, *groups: str) -> None:
+def install(session: nox.Session, *groups: str, files: tuple[str, ...] = ()) -> None:
     """Install the project with some dependency groups, in the versions that are tested."""
-    packages = nox.project.dependency_groups(PROJECT, *groups)
+    packages = [*nox.project.dependency_groups(PROJECT, *groups)]
+    packages += [word for file in files for word in ("-r", file)]
     # Compiling every module of a framework takes longer than the tests that need a few of them.
     session.install("-c", "constraints.txt", "--no-compile", "-e", ".", *packages)
 
@@ -90,7 +91,8 @@ def types(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Test everything, or some parts: nox -s tests -- torch jax, or nox -s tests -- FILE."""
-    install(session, "test", "frameworks", "examples", "models")
+    examples = ("examples/requirements.txt",)
+    install(session, "test", "frameworks", "ray", "models", files=examples)
     # Their own requirements would bring another torch.
     apart = nox.project.dependency_groups(PROJECT, "models-apart")
     session.install("-c", "constraints.txt", "--no-deps", "--no-compile", *apart)
@@ -119,7 +121,7 @@ def soak(session: nox.Session) -> None:
     """Judge right implementations again and again with fresh seeds: nox -s soak -- --runs 300."""
     install(session)
     arguments = session.posargs or ("numpy", "numpy-key", "--runs", "300")
-    session.run("python", "-m", "quantal.conformance.soak", *arguments)
+    session.run("python", "-m", "benchmarks.soak", *arguments)
 
 
 @nox.session(default=False, allow_parallel=False)

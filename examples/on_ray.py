@@ -43,7 +43,7 @@ def on_a_cluster(
     retries : int
         How often a task is started again, after an error or the loss of its worker.
     """
-    require("ray", "ray")
+    require("ray", command="pip install 'ray>=2.30'")
     import ray
 
     code = {"working_dir": str(ROOT), "excludes": _AT_HOME, "env_vars": {"PYTHONPATH": "src"}}

@@ -21,7 +21,7 @@ def fetch(source: Source) -> Path:
     It is in the user's cache folder, or in the one that the environment names in ``QUANTAL_DATA``.
     A file appears there whole and checked, or not at all.
     """
-    require("pooch", "examples")
+    require("pooch", command="pip install -r examples/requirements.txt")
     import pooch
 
     root = os.environ.get("QUANTAL_DATA") or pooch.os_cache("quantal")

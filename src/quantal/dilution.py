@@ -17,14 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from quantal._errors import wrong_type, wrong_value
+from quantal._errors import ALPHA, wrong_type, wrong_value
 
-__all__ = ["Dilution"]
+__all__ = ["Dilution", "Vary"]
 
 Vary = Literal["pq", "p", "q"]
-
-ALPHA = "a number above 0, or inf for standard dropout"
-"""What every message says that alpha should be."""
+"""What the beta distribution governs: see `Dilution`."""
 
 _NO_ALPHA = (
     f"alpha: expected {ALPHA}; it has no default, since no "

@@ -35,7 +35,7 @@ CELLS = 2**16
 LEVELS = 2**30
 """Thresholds are compared with levels, integers drawn from range(LEVELS), which fit an int32."""
 
-Shape = int | tuple[int, ...]
+_Shape = int | tuple[int, ...]
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
@@ -143,7 +143,7 @@ class Key:
             words[:, first : first + size] = threefry2x32(own, (high, low), _rotate)
         return words[0], words[1]
 
-    def bits(self, shape: Shape) -> NDArray[np.uint32]:
+    def bits(self, shape: _Shape) -> NDArray[np.uint32]:
         """Return 32 random bits an element, equal to ``jax.random.bits(key, shape)``."""
         shape = (shape,) if isinstance(shape, int) else shape
         word0, word1 = self.blocks(0, math.prod(shape))
@@ -154,11 +154,11 @@ class Key:
         word0, word1 = self._block(0)
         return (word0 ^ word1) >> 2
 
-    def levels(self, shape: Shape) -> NDArray[np.int32]:
+    def levels(self, shape: _Shape) -> NDArray[np.int32]:
         """Return integers out of ``range(LEVELS)``."""
         return (self.bits(shape) >> np.uint32(2)).astype(np.int32)
 
-    def indices(self, shape: Shape) -> NDArray[np.uint16]:
+    def indices(self, shape: _Shape) -> NDArray[np.uint16]:
         """Return 16 random bits an element: the cells of a table.
 
         One block of 64 bits serves four neighbours of the last axis, in the order low and high

@@ -89,7 +89,7 @@ def table(dilution: Dilution) -> Table:
     >>> drawn.values[0, [0, 32767, 32768, 65535]]
     array([0.        , 0.        , 0.01473139, 3.9999695 ], dtype=float32)
     """
-    rows, share = cell_means(dilution)
+    rows, share = _cell_means(dilution)
     return Table(_float32(rows), round(share * LEVELS))
 
 
@@ -108,7 +108,7 @@ def shared_table(dilution: Dilution) -> SharedTable:
     return SharedTable(_read_only(_whole(keep * LEVELS).astype(np.int32)), _float32(values))
 
 
-def cell_means(dilution: Dilution) -> tuple[Floats, float]:
+def _cell_means(dilution: Dilution) -> tuple[Floats, float]:
     """Return the two rows of a table in float64 and the probability of using the second."""
     zeros, share = divmod(dilution.rate * CELLS, 1)
     rows = np.zeros((2, CELLS))

@@ -52,7 +52,7 @@ def kolmogorov_distance(law, row):
 
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 def test_table_is_the_law(law):
-    rows, share = table.cell_means(law)
+    rows, share = table._cell_means(law)
     made = table.table(law)
 
     # Averaged over the choice of the row, the probability of a drop is the rate …
@@ -134,8 +134,8 @@ def test_extremes_of_both_parameters_together(rate, alpha, vary):
 
 def test_tables_are_read_only_and_made_once_even_by_many_threads(monkeypatch):
     made, calls = [], []
-    original = table.cell_means
-    monkeypatch.setattr(table, "cell_means", lambda law: calls.append(law) or original(law))
+    original = table._cell_means
+    monkeypatch.setattr(table, "_cell_means", lambda law: calls.append(law) or original(law))
     law = Dilution(0.123456, 0.654321)
     threads = [threading.Thread(target=lambda: made.append(table.table(law))) for _ in range(8)]
     for thread in threads:
