@@ -27,6 +27,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning"),
     pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor, torch:UserWarning"),
     pytest.mark.filterwarnings("ignore:Please use quant_min and quant_max:UserWarning"),
 ]
 
@@ -137,18 +138,20 @@ def test_all_that_a_layer_has_is_loaded_with_weights_only():
 
 
 ANY = {
-    "integers": torch.ones(3, dtype=torch.int64),
-    "booleans": torch.ones(3, dtype=torch.bool),
-    "complex": torch.ones(3, dtype=torch.complex64),
-    "quantized": torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8),
-    "sparse": torch.eye(3).to_sparse(),
-    "nested": torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+    "integers": lambda: torch.ones(3, dtype=torch.int64),
+    "booleans": lambda: torch.ones(3, dtype=torch.bool),
+    "complex": lambda: torch.ones(3, dtype=torch.complex64),
+    "quantized": lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8),
+    "sparse": lambda: torch.eye(3).to_sparse(),
+    "nested": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
 }
 
 
-@pytest.mark.parametrize("x", ANY.values(), ids=ANY)
-def test_what_is_not_diluted_is_returned_as_it_is(x):
-    assert nn.Dropout(0.5).eval()(x) is x
+@pytest.mark.parametrize("make_input", ANY.values(), ids=ANY)
+def test_what_is_not_diluted_is_returned_as_it_is(make_input):
+    x = make_input()
+    native = nn.Dropout(0.5).eval()(x)
+    assert native is x or x.is_nested  # of which torch makes a new one
     for layer in (QSD(0.5, 1.0).eval(), QSD(0, 1.0)):
         assert layer(x) is x
     assert dilute(x, 0.5, 1.0, training=False) is x
@@ -223,7 +226,9 @@ def test_infinite_and_nan(make):
 
 
 @pytest.mark.filterwarnings("ignore:dropout2d. Received a:UserWarning")
-@pytest.mark.parametrize(("native", "least"), [(nn.Dropout1d, 2), (nn.Dropout2d, 2), (nn.Dropout3d, 4)])
+@pytest.mark.parametrize(
+    ("native", "least"), [(nn.Dropout1d, 2), (nn.Dropout2d, 2), (nn.Dropout3d, 4)]
+)
 def test_after_convert_any_number_of_axes_means_what_it_meant(native, least):
     layer = convert(native(0.5), math.inf)
     for ndim in range(least, 6):
@@ -266,6 +271,8 @@ def test_jacobian_and_hessian(make, vectorize):
     assert set(second.diagonal().tolist()) == {0.0, 48.0}
 
 
+# torch 2.13 on its own account, where a function captures a tensor.
+@pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node:UserWarning")
 @both
 def test_linearize(make):
     layer = make()
@@ -303,9 +310,9 @@ def test_wrong_values_of_settings():
         with pytest.raises(TypeError, match=r"dilution: expected a quantal\.Dilution\. Received"):
             layer.dilution = wrong
     for wrong in ("x", 1, None):
-        with pytest.raises(TypeError, match="training: expected True or False. Received"):
+        with pytest.raises(TypeError, match=r"training: expected True or False\. Received"):
             dilute(torch.ones(3), 0.5, 1.0, training=wrong)
-    for wrong in ("x", 1.5, -1, 2**63):
+    for wrong in ("x", 1.5, -1, 2**32):
         with pytest.raises((TypeError, ValueError), match="calls: expected an integer in"):
             layer.calls = wrong
     layer.generator = 3
@@ -317,5 +324,5 @@ def test_one_name_for_the_rate():
     assert QSD(rate=0.2, alpha=1.0).p == QSD(0.2, 1.0).rate == 0.2
     assert QSD2d(rate=0.2, alpha=1.0).p == 0.2
     assert QSD(alpha=1.0).p == nn.Dropout().p
-    with pytest.raises(ValueError, match="rate: expected p or rate, not both. Received: rate=0.2"):
+    with pytest.raises(ValueError, match=r"rate: expected p or rate, not both\. Received"):
         QSD(0.5, 1.0, rate=0.2)

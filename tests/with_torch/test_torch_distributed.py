@@ -67,7 +67,8 @@ def distributed_tensors(rank):
 
     for placement in (Shard(0), Shard(1), Replicate()):
         torch.manual_seed(5 if placement.is_replicate() else 5 + rank)
-        for axes in ({}, {"broadcast_dims": 1}, {"p_broadcast_dims": 1}):
+        whole_axis = 0 if placement == Shard(1) else 1  # what ranks share, they must draw alike
+        for axes in ({}, {"broadcast_dims": whole_axis}, {"p_broadcast_dims": whole_axis}):
             step(f"stream {placement} {axes}", QSD(0.5, 1.0, **axes), placement)
         for axes in ({}, {"broadcast_dims": 0}, {"p_broadcast_dims": 1}):
             step(f"key {placement} {axes}", QSD(0.5, 1.0, generator=key, **axes), placement)
