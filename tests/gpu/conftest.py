@@ -39,4 +39,4 @@ def on_cpu(monkeypatch):
     """Let CPUs take the fused path, by the interpreter."""
     from quantal.torch import _self_check
 
-    monkeypatch.setattr(_self_check, "DEVICES", {"cpu"})
+    monkeypatch.setattr(_self_check, "DEVICES", {"cpu", "cuda"})

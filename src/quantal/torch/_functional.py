@@ -11,6 +11,7 @@ from quantal._errors import FLOATING, wrong_type, wrong_value
 from quantal._granularity import Axes, coefficient_shapes
 from quantal.dilution import Dilution, Vary
 from quantal.keys import Key
+from quantal.torch import _fused
 from quantal.torch._multiply import multiply, zeros
 from quantal.torch._portable_bits import portable
 from quantal.torch._random_bits import Native, draw, draw_by_key_in_graph
@@ -82,6 +83,8 @@ def spread(
     inplace: bool,
 ) -> Tensor:
     """Draw coefficients and multiply by them; ``calls``, in a graph, is folded into a key."""
+    if p_shape is None and tuple(mask_shape) == tuple(x.shape) and _fused.serves(x):
+        return _fused.multiply(x, made, generator, inplace)
     if isinstance(generator, torch.Generator) and torch.compiler.is_compiling():
         # No graph knows generators: this breaks it, and one that must be whole is torch's error.
         # (A decorator would load the compiler at import.)

@@ -1,8 +1,8 @@
 """The fused path: draw, look-up and product in one kernel, and nothing kept but a seed.
 
 It serves ordinary units on CUDA and ROCm in eager code, where Triton is installed (it comes with
-torch's builds for GPUs) and `quantal.torch._self_check` has found it right. All else goes the way of
-separate operations. Compiled code does too: there Inductor fuses look-up and product.
+torch's builds for GPUs) and `quantal.torch._self_check` has found it right. All else takes separate
+operations, compiled code too: there Inductor fuses look-up and product.
 
 A seed is drawn on the device by torch, so nothing waits, and what restores or captures torch's
 streams (checkpoints, CUDA graphs) restores and captures this. The backward pass draws again.

@@ -29,7 +29,7 @@ def _operator(schema: str) -> Callable[[Callable[..., None]], Any]:
         _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
         _library.impl(name, launch, "CompositeExplicitAutograd")
         torch.library.register_fake(f"quantal::{name}", lambda *_: None, lib=_library)
-        return functools.update_wrapper(getattr(torch.ops.quantal, name).default, launch)
+        return getattr(torch.ops.quantal, name).default
 
     return made
 

@@ -1,4 +1,4 @@
-"""Whether the fused kernels are to be used on a device: they are there, and draw what NumPy draws."""
+"""Whether the fused kernels are used on a device: they are there, and draw what NumPy draws."""
 
 from __future__ import annotations
 
@@ -69,7 +69,10 @@ def _difference(device: torch.device) -> str:
     }
     try:
         with without_modes():
-            tables = (torch.from_numpy(np.roll(rows, CELLS // 2, axis=1).reshape(-1)), torch.tensor(threshold, dtype=torch.int32))
+            tables = (
+                torch.from_numpy(np.roll(rows, CELLS // 2, axis=1).reshape(-1)),
+                torch.tensor(threshold, dtype=torch.int32),
+            )
             made = [part.to(device) for part in tables]
             x = torch.ones(count, dtype=torch.float32, device=device)
             drawn = {name: torch.empty_like(x) for name in expected}

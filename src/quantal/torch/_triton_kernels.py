@@ -13,6 +13,7 @@ The stream of a portable key (`multiply_by_key`) is that of `quantal.keys`.
 
 from __future__ import annotations
 
+# ruff: noqa: N803 - constants of a kernel are in capitals, as Triton has them
 import triton
 import triton.language as tl
 
