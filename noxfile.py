@@ -2,40 +2,59 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import nox
 
 nox.needs_version = ">=2026.10.20"  # which can run sessions side by side
 nox.options.default_venv_backend = "venv"
-# The longest first, so that in the end none is left alone.
-nox.options.sessions = ["lint", "types", "together", "tests"]
+nox.options.sessions = ["tests", "gpu", "lint", "types"]
 # While one installs, which keeps a single core busy, another tests.
 nox.options.parallel = 2
 nox.options.allow_parallel = True
 
-CONSTRAINTS = ("-c", "constraints.txt")
-TEST = ("pytest", "pytest-xdist", "hypothesis")
-TORCH = ("torch",)
-TENSORFLOW = ("tensorflow-cpu",)
-JAX = ("jax", "flax", "equinox", "dm-haiku", "optax")
-ALL = (*TORCH, *TENSORFLOW, "keras", *JAX)
-EXAMPLES = ("matplotlib", "pooch", "rich", "scikit-learn", "ray")
+PROJECT = nox.project.load_toml("pyproject.toml")
+FRAMEWORKS = {"torch", "tensorflow", "keras", "jax", "flax", "equinox", "haiku"}
 
-# What each backend installs, which folder it tests, and what it asks of pytest and Keras.
-BACKENDS = {
-    "core": (("mpmath", "matplotlib"), "tests/core", None, None),
-    "conformance": ((), "tests/conformance", None, None),
-    "torch": ((*TORCH, "onnx", "onnxscript"), "tests/with_torch", "torch", None),
-    "keras-tensorflow": (("keras", *TENSORFLOW), "tests/with_keras", "keras", "tensorflow"),
-    "keras-jax": (("keras", "jax"), "tests/with_keras", "keras", "jax"),
-    "keras-torch": (("keras", *TORCH), "tests/with_keras", "keras", "torch"),
-    "jax": (JAX, "tests/with_jax", "jax", None),
-}
 
-# What is tested with all of them in one environment, since that takes long to install.
-TOGETHER = {
-    "examples": ("examples", "tests/examples", "benchmarks", "tests/benchmarks"),
-    "models": ("tests/models",),
-    "together": ("tests/together", "tests/core/test_package.py"),
+class Part(NamedTuple):
+    """A part of the tests: where they are, and which frameworks they can see."""
+
+    paths: tuple[str, ...]
+    sees: set[str] = FRAMEWORKS
+    environment: dict[str, str] = {}  # noqa: RUF012 - read only
+    backend: str | None = None  # what pytest must not leave out
+
+
+# Compiling takes longer than what is compiled then runs. JAX's own tests do without this, and so
+# does the kit.
+COMPILE_LESS = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+
+
+def _keras(backend: str) -> Part:
+    environment = {"KERAS_BACKEND": backend} | COMPILE_LESS
+    paths = ("src/quantal/keras", "src/quantal/tensorflow", "tests/with_keras")
+    return Part(paths, {"keras", backend}, environment, "keras")
+
+
+# The longest first. What a part does not see might as well not be installed (tests/hide), so one
+# installation proves what seven would.
+PARTS = {
+    "examples": Part(
+        ("examples", "tests/examples", "benchmarks", "tests/benchmarks"),
+        environment=COMPILE_LESS,
+        backend="examples",
+    ),
+    "models": Part(("tests/models",), environment=COMPILE_LESS, backend="models"),
+    "jax": Part(
+        ("src/quantal/jax", "tests/with_jax"), {"jax", "flax", "equinox", "haiku"}, {}, "jax"
+    ),
+    "torch": Part(("src/quantal/torch", "tests/with_torch"), {"torch"}, {}, "torch"),
+    "keras-tensorflow": _keras("tensorflow"),
+    "keras-jax": _keras("jax"),
+    "keras-torch": _keras("torch"),
+    "core": Part(("src", "tests/core", "tests/conformance"), set()),
+    "together": Part(("tests/together", "tests/core/test_package.py"), backend="together"),
 }
 
 # Several processes test at once: each works with one thread, rather than wait for a core.
@@ -44,57 +63,63 @@ ONE_THREAD = {
     "TF_NUM_INTRAOP_THREADS": "1",
     "TF_NUM_INTEROP_THREADS": "1",
 }
-# Compiling takes longer than what is compiled then runs. JAX's own tests do without this, and so
-# does the kit.
-COMPILE_LESS = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
 
 
-def install(session: nox.Session, *packages: str) -> None:
+def install(session: nox.Session, *groups: str) -> None:
+    """Install the project with some dependency groups, in the versions that are tested."""
+    packages = nox.project.dependency_groups(PROJECT, *groups)
     # Compiling every module of a framework takes longer than the tests that need a few of them.
-    session.install(*CONSTRAINTS, "--no-compile", "-e", ".", *packages)
+    session.install("-c", "constraints.txt", "--no-compile", "-e", ".", *packages)
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check style and format with ruff."""
-    session.install(*CONSTRAINTS, "ruff")
+    session.install("-c", "constraints.txt", *nox.project.dependency_groups(PROJECT, "lint"))
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
 
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Check types with mypy, strictly."""
-    install(session, "mypy", "matplotlib")
+    """Check types with mypy, strictly, against the frameworks' own types."""
+    install(session, "types")
     session.run("mypy")
 
 
 @nox.session
-@nox.parametrize("backend", list(BACKENDS), ids=list(BACKENDS))
-def tests(session: nox.Session, backend: str) -> None:
-    """Test one backend in an environment that has no other."""
-    packages, folder, wanted, keras_backend = BACKENDS[backend]
-    install(session, *TEST, *packages)
-    environment = ONE_THREAD | ({"KERAS_BACKEND": keras_backend} if keras_backend else {})
-    environment |= COMPILE_LESS if keras_backend else {}
-    asked = ("--backend", wanted) if wanted else ()
-    where = session.posargs or ("src", folder)
-    session.run("pytest", "-n", "2", *asked, *where, env=environment)
+def tests(session: nox.Session) -> None:
+    """Test everything, or some parts: nox -s tests -- torch jax, or nox -s tests -- FILE."""
+    install(session, "test", "frameworks", "examples", "models")
+    # Their own requirements would bring another torch.
+    apart = nox.project.dependency_groups(PROJECT, "models-apart")
+    session.install("-c", "constraints.txt", "--no-deps", "--no-compile", *apart)
+    if session.posargs and not set(session.posargs) <= {*PARTS, "conform"}:
+        session.run("pytest", *session.posargs, env=ONE_THREAD)
+        return
+    wanted = session.posargs or [*PARTS, "conform"]
+    for name in wanted:
+        if name != "conform":
+            _run_part(session, PARTS[name])
+    if "conform" in wanted:
+        session.run("quantal", "conform", "--installed", "--report", "conformance.md")
+
+
+def _run_part(session: nox.Session, part: Part) -> None:
+    hide = {"HIDE_PACKAGES": " ".join(FRAMEWORKS - part.sees), "PYTHONPATH": "tests/hide"}
+    asked = ("--backend", part.backend) if part.backend else ()
+    session.run(
+        "pytest", "-n", "2", "--dist", "worksteal", *asked, *part.paths,
+        env=ONE_THREAD | hide | part.environment,
+    )  # fmt: skip
 
 
 @nox.session
-def together(session: nox.Session) -> None:
-    """Test all frameworks side by side, in real models, in the examples; write conformance.md."""
-    install(session, *TEST, *ALL, *EXAMPLES, "transformers", "pillow")
-    # Their own requirements would bring another torch.
-    session.install(*CONSTRAINTS, "--no-deps", "--no-compile", "timm", "torchvision")
-    if session.posargs:
-        session.run("pytest", *session.posargs, env=ONE_THREAD | COMPILE_LESS)
-        return
-    for part, where in TOGETHER.items():
-        environment = ONE_THREAD | (COMPILE_LESS if part != "together" else {})
-        session.run("pytest", "-n", "2", "--backend", part, *where, env=environment)
-    session.run("quantal", "conform", "--installed", "--report", "conformance.md")
+def gpu(session: nox.Session) -> None:
+    """Test the kernels for GPUs without one: interpreted, and as machine code."""
+    install(session, "test", "gpu")
+    paths = session.posargs or ("src/quantal/torch", "tests/gpu")
+    session.run("pytest", "-n", "2", "--backend", "gpu", *paths, env=ONE_THREAD)
 
 
 @nox.session(default=False)
@@ -108,7 +133,7 @@ def soak(session: nox.Session) -> None:
 @nox.session(default=False, allow_parallel=False)
 def bench(session: nox.Session) -> None:
     """Measure, alone on the machine, and make the page: nox -s bench, or nox -s bench -- torch."""
-    install(session, *ALL, "matplotlib", "transformers")
+    install(session, "frameworks", "bench")
     session.run("python", "-m", "benchmarks", "run", *session.posargs)
     if "--out" not in session.posargs:
         where = ("--from", "docs/benchmarks-gpu") if "gpu" in session.posargs else ()

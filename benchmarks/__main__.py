@@ -68,11 +68,11 @@ def main(arguments: list[str] | None = None) -> None:
     elif given.command == "measure":
         measure(given.suite, Task(**given.task), given.threads, given.to)
     elif given.command == "page":
-        from benchmarks.page import write
+        from benchmarks.report.page import write
 
         write(given.folder)
     else:
-        from benchmarks import readme
+        from benchmarks.report import readme
 
         readme.write(given.folder) if given.write else print(readme.table(given.folder))
 

@@ -67,7 +67,7 @@ def plot(law: Dilution, path: str) -> None:
     figure = Figure(figsize=(10, 3), layout="constrained")
     panels = figure.subplots(1, 3)
     figure.suptitle(repr(law))
-    beta = Dilution(law.rate, law.alpha, vary="q")._spread  # that of p itself
+    beta = Dilution(law.rate, law.alpha, vary="q")._beta_parameters  # that of p itself
 
     def draw(axes: Axes, title: str, edges: ArrayLike, mass: ArrayLike) -> None:
         axes.stairs(mass, edges, fill=True, alpha=0.6)

@@ -27,7 +27,13 @@ from numpy.typing import NDArray
 
 from quantal._errors import wrong_type, wrong_value
 
-__all__ = ["Key", "key", "threefry2x32"]
+__all__ = ["CELLS", "LEVELS", "Key", "key", "threefry2x32"]
+
+CELLS = 2**16
+"""The number of cells of a table: 16 random bits choose one."""
+
+LEVELS = 2**30
+"""Thresholds are compared with levels, integers drawn from range(LEVELS), which fit an int32."""
 
 Shape = int | tuple[int, ...]
 
@@ -144,12 +150,12 @@ class Key:
         return (word0 ^ word1).reshape(shape)
 
     def level(self) -> int:
-        """Return one integer out of ``range(2**30)``."""
+        """Return one integer out of ``range(LEVELS)``."""
         word0, word1 = self._block(0)
         return (word0 ^ word1) >> 2
 
     def levels(self, shape: Shape) -> NDArray[np.int32]:
-        """Return integers out of ``range(2**30)``."""
+        """Return integers out of ``range(LEVELS)``."""
         return (self.bits(shape) >> np.uint32(2)).astype(np.int32)
 
     def indices(self, shape: Shape) -> NDArray[np.uint16]:

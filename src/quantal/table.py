@@ -23,14 +23,9 @@ from numpy.typing import NDArray
 
 from quantal._beta import Floats, mean_of_cells
 from quantal.dilution import Dilution
+from quantal.keys import CELLS, LEVELS
 
-__all__ = ["CELLS", "LEVELS", "SharedTable", "Table", "shared_table", "table"]
-
-CELLS = 2**16
-"""The number of cells of a table."""
-
-LEVELS = 2**30
-"""Thresholds are compared with integers drawn uniformly from range(LEVELS), which fit an int32."""
+__all__ = ["SharedTable", "Table", "shared_table", "table"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +98,7 @@ def shared_table(dilution: Dilution) -> SharedTable:
     """Return the table of a dilution whose retain probabilities are shared; it is computed once."""
     p, p_squared = _probability_cells(dilution)
     keep = np.full(CELLS, dilution.retain) if dilution.vary == "q" else p
-    if dilution._spread is None:
+    if dilution._beta_parameters is None:
         values = np.full(CELLS, dilution.ceiling)
     elif dilution.vary == "q":
         values = p * dilution.ceiling
@@ -121,17 +116,17 @@ def cell_means(dilution: Dilution) -> tuple[Floats, float]:
         kept = CELLS - dropped
         if kept <= 0:
             continue
-        if dilution._spread is None:
+        if dilution._beta_parameters is None:
             row[dropped:] = dilution.ceiling
         else:
-            means = mean_of_cells(*dilution._spread, kept)
+            means = mean_of_cells(*dilution._beta_parameters, kept)
             row[dropped:] = dilution.ceiling * np.maximum(means, np.finfo(float).tiny)
     return rows, share
 
 
 def _probability_cells(dilution: Dilution) -> tuple[Floats, Floats]:
     """Return the means of p and p² over 2¹⁶ equal shares of Beta(α, β)."""
-    beta = Dilution(dilution.rate, dilution.alpha, vary="q")._spread
+    beta = Dilution(dilution.rate, dilution.alpha, vary="q")._beta_parameters
     if beta is None:
         p = np.full(CELLS, dilution.retain)
         return p, p**2

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import quantal
-from benchmarks import bars, layers, machine, page, readme
+from benchmarks import layers, machine
 from benchmarks.law import distance, floor
-from benchmarks.markdown import ratio
 from benchmarks.memory import rise
+from benchmarks.report import bars, page, readme
+from benchmarks.report.markdown import ratio
 from benchmarks.store import Result, Row
 
 ROOT = Path(__file__).parents[2]

@@ -10,9 +10,10 @@ from pathlib import Path
 import keras
 import pytest
 
-from benchmarks import devices, layers, page
+from benchmarks import devices, layers
 from benchmarks.__main__ import main
 from benchmarks.harness import Task
+from benchmarks.report import page
 from benchmarks.runner import SUITES
 from benchmarks.with_torch import PyTorch
 

@@ -8,7 +8,7 @@ import pytest
 from scipy import special, stats
 
 from quantal import Dilution, reference, table
-from quantal.table import CELLS, LEVELS
+from quantal.keys import CELLS, LEVELS
 
 ALPHAS = (1e-3, 0.01, 0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1e3, 1e5, 1e6)
 RATES = (1e-4, 1e-3, 0.01, 0.1, 0.2, 0.5, 0.6, 0.8, 0.95, 0.99, 0.999)
@@ -22,9 +22,9 @@ LAWS = [
 
 def exact_cdf(law, c):
     """The law's CDF, by way of 1 − p where p > ½: at small β that is where the mass is."""
-    if law._spread is None:
+    if law._beta_parameters is None:
         return np.where(c >= law.ceiling, 1.0, np.where(c >= 0, law.rate, 0.0))
-    a, b = law._spread
+    a, b = law._beta_parameters
     p, w = np.clip(c / law.ceiling, 0, 1), np.clip((law.ceiling - c) / law.ceiling, 0, 1)
     kept = np.where(p < 0.5, special.betainc(a, b, p), 1 - special.betainc(b, a, w))
     return np.where(c < 0, 0.0, law.rate + law.retain * kept)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-
-os.environ["TRITON_INTERPRET"] = "1"
+import sys
+from pathlib import Path
 
 import pytest
 import torch
+
+os.environ["TRITON_INTERPRET"] = "1"
+sys.path.insert(0, str(Path(__file__).parent))  # for what stands beside the tests
 
 
 @pytest.fixture(autouse=True, scope="session")

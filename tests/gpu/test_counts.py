@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from counts import passes
 
 import quantal
-from tests.gpu.counts import passes
 
 
 @pytest.mark.usefixtures("on_cpu")

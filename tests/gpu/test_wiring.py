@@ -225,6 +225,36 @@ def test_the_operators_keep_their_promises():
     torch.library.opcheck(_launch.multiply_by_key, (x, torch.empty_like(x), *rest, 1, 2**32 - 1, 3))
 
 
+def test_batched_gradients():
+    x = torch.randn(40, requires_grad=True)
+    for dims in ((), (0,)):
+        y = dilute(x, 0.3, 0.2, generator=KEY, broadcast_dims=dims)
+        upstream = torch.randn(3, 40)
+        (batched,) = torch.autograd.grad(y, x, upstream, is_grads_batched=True, retain_graph=True)
+        one_by_one = [torch.autograd.grad(y, x, g, retain_graph=True)[0] for g in upstream]
+        torch.testing.assert_close(batched, torch.stack(one_by_one), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("source", ["global", "key"])
+@pytest.mark.parametrize("dims", [(1,), (0, 2), (0, 1, 2)], ids=str)
+@pytest.mark.parametrize("inplace", [False, True])
+def test_shared_coefficients(source, dims, inplace):
+    call, x = seeded(source), torch.randn(4, 5, 6, requires_grad=True)
+    y = call(x * 1, broadcast_dims=dims, inplace=inplace)
+    c = coefficients(lambda x: call(x, broadcast_dims=dims), x)
+    assert torch.equal(y, x * c)
+    for axis in dims:
+        assert (c == c.narrow(axis, 0, 1)).all()
+    if source == "key":
+        shape = [1 if axis in dims else size for axis, size in enumerate(x.shape)]
+        expected = quantal.numpy.coefficients(LAW, tuple(shape), None, KEY)
+        np.testing.assert_array_equal(c, np.broadcast_to(expected, x.shape))
+    upstream = torch.randn(4, 5, 6, requires_grad=True)
+    (gradient,) = torch.autograd.grad(y, x, upstream, create_graph=True)
+    assert torch.equal(gradient, upstream * c)
+    assert torch.equal(torch.autograd.grad(gradient.sum(), upstream)[0], c)
+
+
 def test_copies_and_pickles_draw_on():
     layer = QSD(0.3, 0.2)
     stream = io.BytesIO()

@@ -12,8 +12,8 @@ from jax import numpy as jnp
 
 from quantal.dilution import Dilution
 from quantal.jax import _random_bits as bits
-from quantal.keys import Key
-from quantal.table import CELLS, shared_table, table
+from quantal.keys import CELLS, Key
+from quantal.table import shared_table, table
 
 __all__ = ["coefficients", "draw", "look_up"]
 

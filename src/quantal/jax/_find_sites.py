@@ -11,8 +11,9 @@ import jax
 import numpy as np
 
 from quantal._errors import wrong_value
+from quantal._selection import Selection
 from quantal.jax._functional import Number
-from quantal.sites import Selection, Site
+from quantal.sites import Site
 
 __all__ = ["Place", "alpha_for", "readable", "wanted"]
 

@@ -9,7 +9,7 @@ import jax
 from jax import lax
 from jax import numpy as jnp
 
-from quantal.sites import Prediction
+from quantal._prediction import Prediction
 
 __all__ = ["moments"]
 

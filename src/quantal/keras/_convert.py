@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import keras
 
+from quantal._selection import Alpha, Pattern, Selection
 from quantal.keras._find_sites import forget_traces, walk
 from quantal.keras._layers import QSD
 from quantal.keras._reroute import own, rates
@@ -20,7 +21,7 @@ from quantal.keras._swap import (
     mark_owners,
     restore,
 )
-from quantal.sites import Alpha, Pattern, Selection, Site, Sites
+from quantal.sites import Site, Sites
 
 __all__ = ["convert", "revert", "sites"]
 

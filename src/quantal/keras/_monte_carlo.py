@@ -10,11 +10,11 @@ from typing import Any
 import keras
 import numpy as np
 
+from quantal._prediction import Prediction, count_of_draws
 from quantal.keras._find_sites import forget_traces, walk
 from quantal.keras._layers import QSD
 from quantal.keras._reroute import DilutedCell, DilutedHeads, mixin_of, rates
 from quantal.keras._swap import alphas
-from quantal.sites import Prediction, count_of_draws
 
 __all__ = ["masks_on", "predict_mc"]
 

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import tensorflow as tf
 
 from quantal._errors import wrong_type
-from quantal.keys import Key, threefry2x32
-from quantal.table import CELLS
+from quantal.keys import CELLS, Key, threefry2x32
 
 __all__ = ["Keys", "by_fours", "cells", "checked_source", "fold_in", "from_seed", "keys_of"]
 __all__ += ["levels", "look_up"]

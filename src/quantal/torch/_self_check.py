@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import threading
@@ -12,8 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from quantal.keys import key
-from quantal.table import CELLS
+from quantal.keys import CELLS, key
 from quantal.torch import _launch
 from quantal.torch._private_api import without_modes
 
@@ -26,11 +26,15 @@ _found: dict[torch.device, bool] = {}
 _lock = threading.Lock()
 
 
+@functools.cache
+def _triton_is_there() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
 def installed(device: torch.device) -> bool:
     """Return whether there are kernels for a device, and nobody has turned them off."""
-    if device.type not in DEVICES or os.environ.get("QUANTAL_TRITON") == "0":
-        return False
-    return importlib.util.find_spec("triton") is not None
+    turned_off = os.environ.get("QUANTAL_TRITON") == "0"
+    return device.type in DEVICES and not turned_off and _triton_is_there()
 
 
 def usable(device: torch.device) -> bool:

@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 
+from quantal._selection import Alpha, Pattern, Selection
 from quantal.jax._find_sites import Place, alpha_for, readable, wanted
 from quantal.jax._functional import Number
 from quantal.jax._source_scan import literal_dropout
 from quantal.jax.equinox._layer import QSD
-from quantal.sites import Alpha, Pattern, Selection, Site, Sites
+from quantal.sites import Site, Sites
 
 __all__ = ["convert", "is_dropout", "revert", "sites"]
 

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 
+from quantal._prediction import Prediction, count_of_draws
 from quantal.jax._monte_carlo import moments
 from quantal.jax._random_bits import typed_key
 from quantal.jax.equinox._convert import is_dropout
 from quantal.jax.equinox._layer import QSD
 from quantal.keys import Key
-from quantal.sites import Prediction, count_of_draws
 
 __all__ = ["masks_on", "predict_mc"]
 

@@ -11,9 +11,10 @@ import jax
 from flax import linen as nn
 
 from quantal._errors import wrong_type, wrong_value
+from quantal._selection import Alpha, Pattern
 from quantal.jax._find_sites import Place, wanted
 from quantal.jax.linen._intercept import Record, Swap, intercepting
-from quantal.sites import Alpha, Pattern, Sites
+from quantal.sites import Sites
 
 __all__ = ["convert", "intercept", "revert", "sites"]
 

@@ -18,11 +18,12 @@ from typing import Any, Literal
 import jax
 from flax import linen as nn
 
+from quantal._selection import Alpha, Pattern, Selection
 from quantal.jax._find_sites import Place, alpha_for, readable
 from quantal.jax._source_scan import literal_dropout
 from quantal.jax.linen._attention import QSDAttention
 from quantal.jax.linen._layer import QSD, diluted
-from quantal.sites import Alpha, Pattern, Selection, Site
+from quantal.sites import Site
 
 __all__ = ["Record", "Swap", "intercepting"]
 

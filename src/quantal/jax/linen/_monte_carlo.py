@@ -11,11 +11,11 @@ import jax
 import numpy as np
 from flax import linen as nn
 
+from quantal._prediction import Prediction, count_of_draws
 from quantal.jax._monte_carlo import moments
 from quantal.jax._random_bits import typed_key
 from quantal.jax.linen._intercept import intercepting
 from quantal.keys import Key
-from quantal.sites import Prediction, count_of_draws
 
 __all__ = ["masks_on", "predict_mc"]
 

@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 from flax import nnx
 from flax.nnx.nn import attention
 
+from quantal._selection import Alpha, Pattern, Selection
 from quantal.jax._find_sites import Place, alpha_for, readable, wanted
 from quantal.jax._source_scan import literal_dropout
 from quantal.jax.nnx._attention import QSDAttention
 from quantal.jax.nnx._layer import QSD
-from quantal.sites import Alpha, Pattern, Selection, Site, Sites
+from quantal.sites import Site, Sites
 
 __all__ = ["convert", "places", "revert", "sites"]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks import layers, notes
-from benchmarks.markdown import number, power, ratio, table
+from benchmarks import layers
+from benchmarks.report import notes
+from benchmarks.report.markdown import number, power, ratio, table
 from benchmarks.store import Result, Row
 
 __all__ = ["section"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from benchmarks.bars import SPREAD
+from benchmarks.report.bars import SPREAD
 from benchmarks.store import Row
 
 __all__ = ["number", "power", "ratio", "table", "time"]

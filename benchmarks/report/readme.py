@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from benchmarks import bars, layers, page
-from benchmarks.markdown import ratio
-from benchmarks.markdown import table as markdown
+from benchmarks import layers
+from benchmarks.report import bars, page
+from benchmarks.report.markdown import ratio
+from benchmarks.report.markdown import table as markdown
 from benchmarks.runner import ROOT
 
 __all__ = ["put", "table", "write"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks import bars, layer_tables, notes, other_tables, plots
 from benchmarks.law import floor
-from benchmarks.markdown import number, table
+from benchmarks.report import bars, layer_tables, notes, other_tables, plots
+from benchmarks.report.markdown import number, table
 from benchmarks.runner import SUITES
 from benchmarks.store import Result
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks import layers, notes
+from benchmarks import layers
 from benchmarks.law import ALPHAS, RATES, SAMPLERS
-from benchmarks.markdown import number, ratio, table, time
+from benchmarks.report import notes
+from benchmarks.report.markdown import number, ratio, table, time
 from benchmarks.store import Result
 
 __all__ = ["breakdown", "fixed", "law", "memory", "training"]
