@@ -9,8 +9,10 @@ from torch import Tensor
 
 from quantal._errors import wrong_value
 from quantal.keys import Key
+from quantal.torch import _fused
 from quantal.torch._draws import SharedDraw, UnitDraw, draw, draw_by_key_in_graph
 from quantal.torch._private_api import Code, is_plain, kind_of_code
+from quantal.torch._product import product
 from quantal.torch._random_bits import Shape, source
 from quantal.torch._special_tensors import (
     coefficients_like,
@@ -52,13 +54,15 @@ def apply_coefficients(
     calls : Tensor, optional
         In compiled code, a count to be folded into the key and increased.
     """
+    if p_shape is None and _fused.serves(x):
+        return _fused.multiply(x, tables, mask_shape, generator, inplace)
     if code is Code.EAGER:
         drawn = draw(tables, mask_shape, p_shape, source(generator, x.device, code))
         return _Multiply.apply(x, tables, drawn, inplace)
     # The bare product: a compiler chooses for itself what to keep for the backward pass, and every
     # transform knows it.
     c = _coefficients(x, tables, mask_shape, p_shape, generator, code, calls)
-    return _product(x, c, inplace)
+    return product(x, c, inplace)
 
 
 def _coefficients(
@@ -115,11 +119,6 @@ def _draw_in_graph(
     return torch.compiler.disable(outside)()
 
 
-def _product(x: Tensor, c: Tensor, inplace: bool = False) -> Tensor:
-    # Half precision is multiplied in float32 in any case: only the product is rounded.
-    return x.mul_(c) if inplace else (x * c).to(x.dtype)
-
-
 class _Multiply(torch.autograd.Function):
     """The product with the coefficients of a draw, which are looked up again to go backward.
 
@@ -144,14 +143,14 @@ class _Multiply(torch.autograd.Function):
     def product(x: Tensor, c: Tensor, inplace: bool = False) -> Tensor:
         if c.shape == x.shape and c.dtype == x.dtype and x.is_contiguous() and not inplace:
             return c.mul_(x)  # spares a tensor
-        return _product(x, c, inplace)
+        return product(x, c, inplace)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         drawn = ctx.kind(*ctx.saved_tensors, *ctx.shape)
         code = kind_of_code(upstream)  # another one, if gradients are batched, say
         if code is not Code.EAGER:
-            gradient = _product(upstream, drawn.look_up(ctx.tables, code))
+            gradient = product(upstream, drawn.look_up(ctx.tables, code))
         elif torch.is_grad_enabled():  # create_graph=True
             gradient = _Multiply.apply(upstream, ctx.tables, drawn, False)
         else:
@@ -162,4 +161,4 @@ class _Multiply(torch.autograd.Function):
     def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
         drawn = ctx.kind(*ctx.saved_tensors, *ctx.shape)
         # Not as in eager code: the tangent may be of another kind than the input.
-        return _product(tangent, drawn.look_up(ctx.tables, Code.TRANSFORMED), ctx.inplace)
+        return product(tangent, drawn.look_up(ctx.tables, Code.TRANSFORMED), ctx.inplace)

@@ -6,11 +6,13 @@ the import: what stands in for it is said beside it.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.utils._python_dispatch
 from torch import Tensor, nn
 
 __all__ = [
@@ -19,8 +21,11 @@ __all__ = [
     "flatten",
     "in_backward_pass",
     "is_dropout",
+    "is_fake",
     "kind_of_code",
     "modes_active",
+    "runs_as_it_is",
+    "without_modes",
 ]
 
 
@@ -49,6 +54,11 @@ _modes_on_the_stack = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
 # Without it, a checkpoint that recomputes a layer with its own generator is not refused.
 _current_graph_task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
 
+# Without it, the kernels for GPUs are tried within the modes that are active, which count them.
+_without_modes: Any = getattr(
+    torch.utils._python_dispatch, "_disable_current_modes", contextlib.nullcontext
+)
+
 # Without it, `predict_mc` averages outputs that are one tensor, and no structures of several.
 _pytree: Any = getattr(torch.utils, "_pytree", None)
 # Without it, dropout of other people's classes is known by torch's four layers only.
@@ -73,6 +83,16 @@ def kind_of_code(x: Tensor) -> Code:
     return Code.TRANSFORMED
 
 
+def runs_as_it_is(x: Tensor) -> bool:
+    """Return whether operators get this very tensor, or a fake one, and no transform's in between.
+
+    A dispatch mode may look on.
+    """
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return False
+    return (is_plain(x) or is_fake(x)) and not (_transforms_active() or _is_old_batch(x))
+
+
 def is_plain(x: Tensor) -> bool:
     """Return whether a tensor is of torch's own class, and no nested one."""
     return type(x) in _PLAIN and not x.is_nested
@@ -89,6 +109,19 @@ def mode_to_enter(x: Tensor) -> Any:
     Without the private attribute, such a tensor is refused by torch when it meets the tables.
     """
     return None if modes_active() else getattr(x, "fake_mode", None)
+
+
+def is_fake(x: Tensor) -> bool:
+    """Return whether a tensor has a device but no values.
+
+    Without the private attribute, fake tensors on GPUs take separate operations.
+    """
+    return hasattr(x, "fake_mode")
+
+
+def without_modes() -> contextlib.AbstractContextManager[None]:
+    """Return a context in which operators run as if no dispatch mode were active."""
+    return _without_modes()
 
 
 def in_backward_pass() -> bool:

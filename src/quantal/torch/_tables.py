@@ -13,6 +13,7 @@ from quantal.dilution import Dilution
 from quantal.keys import CELLS
 from quantal.table import shared_table, table
 from quantal.torch._private_api import modes_active
+from quantal.torch._self_check import usable
 
 __all__ = ["DeviceTables", "tables", "tables_in_graph"]
 
@@ -65,7 +66,10 @@ def _make(law: Dilution, shared: bool, device: torch.device) -> DeviceTables:
         return DeviceTables(*map(torch.from_numpy, (values, thresholds, *starts))).to(device)
 
 
-_keep = functools.lru_cache(maxsize=64)(_make)
+@functools.lru_cache(maxsize=64)
+def _keep(law: Dilution, shared: bool, device: torch.device) -> DeviceTables:
+    usable(device)  # tries the kernels now: the first draw may be captured in a graph
+    return _make(law, shared, device)
 
 
 @torch.library.custom_op(
