@@ -30,19 +30,24 @@ def on_this_machine(
 ) -> Iterator[Outcome]:
     """Do the jobs in processes of their own, and yield each as it ends.
 
-    Each writes what it says to a file ``.log`` beside its folder, and ends with this process.
-    ``threads`` are those of one process; None shares out the cores. With ``gpus``, each process
-    sees one of them.
+    On Linux, each has cores of its own, where there are enough for all. Each writes what it says to
+    a file ``.log`` beside its folder, and ends with this process. ``threads`` are those of one
+    process; None shares out the cores. With ``gpus``, each process sees one of them.
     """
     free: SimpleQueue[int] = SimpleQueue()
     for number in range(at_once):
         free.put(number)
     threads = threads or max(1, (os.cpu_count() or 1) // at_once)
+    cores = [] if gpus else _cores(at_once, threads)
     going = _Going()
 
     def do(job: Job) -> Outcome:
         place = free.get()
         try:
+            if cores:
+                # Of this thread, and so of the process that it starts. JAX asks no variable how
+                # many threads it may have: it takes one for each core that it sees.
+                os.sched_setaffinity(0, cores[place])
             environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
             if gpus:
                 environment["CUDA_VISIBLE_DEVICES"] = str(place % gpus)
@@ -58,6 +63,16 @@ def on_this_machine(
         pool.shutdown(wait=False, cancel_futures=True)
         going.end()
         pool.shutdown()
+
+
+def _cores(processes: int, threads: int) -> list[set[int]]:
+    """Return the cores of each process; nothing where they do not suffice, or cannot be given."""
+    if not hasattr(os, "sched_setaffinity"):
+        return []
+    found = sorted(os.sched_getaffinity(0))
+    if len(found) < processes * threads:
+        return []
+    return [set(found[n * threads : (n + 1) * threads]) for n in range(processes)]
 
 
 class _Going:

@@ -81,7 +81,9 @@ def _loop(settings: Settings, name: str) -> Any:
     require_backend(settings)
     if settings.keras_backend is not None:
         os.environ["KERAS_BACKEND"] = settings.keras_backend  # read once, when Keras is loaded
-    return importlib.import_module(f"examples.with_{settings.backend}.{name}")
+    loop = importlib.import_module(f"examples.with_{settings.backend}.{name}")
+    loop.check(settings)
+    return loop
 
 
 def _rank(backend: str) -> int:

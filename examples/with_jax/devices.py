@@ -14,13 +14,18 @@ from examples.run import Run
 from examples.settings import Settings
 from quantal._errors import wrong_value
 
-__all__ = ["Place", "at_work"]
+__all__ = ["Place", "at_work", "check"]
 
 
 class Place(NamedTuple):
     """Devices in a row, between which the samples of a batch are divided."""
 
     mesh: Mesh
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the devices are CPUs."""
+        return bool(self.mesh.devices.flat[0].platform == "cpu")
 
     def everywhere(self, tree: Any) -> Any:
         """Put a copy on each device."""
@@ -33,6 +38,11 @@ class Place(NamedTuple):
     def fill(self, samples: int) -> int:
         """Return the least size of a batch that holds so many samples and can be divided."""
         return -(-samples // self.mesh.size) * self.mesh.size
+
+
+def check(settings: Settings) -> None:
+    """Fail if the devices of a run are not there; no data are needed for it."""
+    _devices(settings)
 
 
 @contextmanager

@@ -14,10 +14,12 @@ from examples.data.batches import order
 from examples.run import Run
 from examples.with_jax.devices import Place
 
-__all__ = ["Feed", "Portion", "joined", "together"]
+__all__ = ["Feed", "Portion", "joined"]
 
 # A call costs about as much as a step of a small model; steps of a large one are seen one by one.
 _TOGETHER = {"mlp": 100, "lenet5": 100}
+# On a CPU, XLA's convolutions are 3.3 times slower within a loop (LeNet-5, jaxlib 0.10).
+_TOGETHER_ON_CPU = {"mlp": 100}
 
 
 class Portion(NamedTuple):
@@ -37,9 +39,10 @@ class Portion(NamedTuple):
 class Feed:
     """Makes the portions of a run's epochs."""
 
-    def __init__(self, run: Run, place: Place, length: int | None = None) -> None:
+    def __init__(self, run: Run, place: Place) -> None:
         self.run, self.place = run, place
-        self.length = length or together(run)
+        kinds = _TOGETHER_ON_CPU if place.on_cpu else _TOGETHER
+        self.length = min(kinds.get(run.experiment.model, 1), run.steps)
         self.samples: Batch | None = None
 
     def epoch(self, epoch: int) -> Iterator[Portion]:
@@ -59,11 +62,6 @@ class Feed:
         """Yield batches, or rows of sample numbers, in portions on the device."""
         for portion in joined(batches, self.length, first):
             yield portion._replace(batches=self.place.divided(portion.batches, axis=1))
-
-
-def together(run: Run) -> int:
-    """Return the number of steps in a portion."""
-    return min(_TOGETHER.get(run.experiment.model, 1), run.steps)
 
 
 def joined(batches: Iterable[Any], length: int, first: int = 0) -> Iterator[Portion]:

@@ -14,13 +14,13 @@ from jax import numpy as jnp
 
 from examples.data import Batch
 from examples.run import Run
-from examples.with_jax.devices import Place, at_work
+from examples.with_jax.devices import Place, at_work, check
 from examples.with_jax.feed import joined
 from examples.with_jax.steps import Plan, State, steps
 from examples.with_jax.train import Trainer
 from quantal._errors import wrong_value
 
-__all__ = ["train_seeds"]
+__all__ = ["check", "train_seeds"]
 
 
 def train_seeds(runs: Sequence[Run]) -> None:
@@ -72,8 +72,7 @@ def _stack(batches: Sequence[Batch]) -> Batch:
 
 
 def _warn_if_slower(run: Run, place: Place) -> None:
-    on_cpu = place.mesh.devices.flat[0].platform == "cpu"
-    if on_cpu and run.experiment.model in ("lenet5", "wrn"):
+    if place.on_cpu and run.experiment.model in ("lenet5", "wrn"):
         # XLA makes grouped convolutions of them, which it has no fast code for on CPUs.
         warnings.warn(
             "--vmap-seeds: on a CPU, the convolutions of several seeds at once are slower than one "

@@ -88,7 +88,7 @@ def steps(
         The learning rate.
     """
 
-    def one(number: jax.Array, done: tuple[State, jax.Array]) -> tuple[State, jax.Array]:
+    def one(number: jax.Array | int, done: tuple[State, jax.Array]) -> tuple[State, jax.Array]:
         before, costs = done
         batch = jax.tree.map(lambda parts: parts[number], batches)
         if samples is not None:
@@ -98,8 +98,9 @@ def steps(
         after = jax.tree.map(lambda new, old: new.astype(old.dtype), after, before)
         return after, costs.at[number].set(cost)
 
-    costs = jnp.zeros(len(jax.tree.leaves(batches)[0]), state.total.dtype)
-    return lax.fori_loop(0, count, one, (state, costs))
+    length = len(jax.tree.leaves(batches)[0])
+    begun = state, jnp.zeros(length, state.total.dtype)
+    return one(0, begun) if length == 1 else lax.fori_loop(0, count, one, begun)
 
 
 def step(

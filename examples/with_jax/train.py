@@ -17,14 +17,14 @@ from examples import initial
 from examples.data import Batch
 from examples.run import Run
 from examples.with_jax.checkpoint import restore, save
-from examples.with_jax.devices import Place, at_work
+from examples.with_jax.devices import Place, at_work, check
 from examples.with_jax.feed import Feed, Portion
 from examples.with_jax.models import build
 from examples.with_jax.steps import Plan, State, compiled, optimiser
 from examples.with_jax.weights import dump, load
 from quantal.jax._random_bits import typed_key
 
-__all__ = ["Trainer", "train"]
+__all__ = ["Trainer", "check", "train"]
 
 
 def train(run: Run) -> None:

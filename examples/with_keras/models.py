@@ -51,6 +51,9 @@ class Carried(layers.Layer):
         ]
 
     def call(self, inputs: Any, training: bool = False) -> Any:  # noqa: D102
+        # TensorFlow does not know that a batch from a generator is as large as the state.
+        places, (_, length, features) = self.state[0].shape[0], inputs.shape
+        inputs = ops.reshape(inputs, (places, length or -1, features))
         # Copies: torch overwrites the variables before the backward pass has read them.
         start = [ops.cast(ops.copy(variable.value), self.compute_dtype) for variable in self.state]
         outputs, *end = self.lstm(inputs, initial_state=start, training=training)

@@ -12,12 +12,12 @@ from examples.data import Batch
 from examples.run import Run
 from examples.with_keras import weights
 from examples.with_keras.callbacks import Callbacks, Record, Start, checkpoint, start
-from examples.with_keras.environment import environment
+from examples.with_keras.environment import check, environment
 from examples.with_keras.evaluation import reader, site_outputs
 from examples.with_keras.models import Model, build
 from examples.with_keras.optimisers import optimiser
 
-__all__ = ["prepare", "train"]
+__all__ = ["check", "prepare", "train"]
 
 
 def train(run: Run) -> None:

@@ -18,11 +18,11 @@ from examples.experiments import Optimiser
 from examples.run import Run
 from examples.with_torch import weights
 from examples.with_torch.models import build
-from examples.with_torch.parallel import Team, team
+from examples.with_torch.parallel import Team, check, team
 from examples.with_torch.sites import sites
 from quantal.torch import QSD
 
-__all__ = ["Training", "train"]
+__all__ = ["Training", "check", "train"]
 
 
 def train(run: Run) -> None:

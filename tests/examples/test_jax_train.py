@@ -201,7 +201,7 @@ def test_steps_in_one_call_are_those_of_many_calls(
     name: str, tmp_path: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def costs(length: int) -> list[float]:
-        monkeypatch.setitem(feed._TOGETHER, experiment(name).model, length)
+        monkeypatch.setitem(feed._TOGETHER_ON_CPU, experiment(name).model, length)
         options = {"limit": 1000 if name == "ptb-medium" else 160, "precision": "float64"}
         run = small_run(name, tmp_path / str(length), data_folder, **options)
         run.finish = lambda *_: None  # type: ignore[method-assign]

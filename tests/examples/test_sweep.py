@@ -4,13 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 from synthetic import write
 
-from examples import sweep
+from examples import processes, sweep
 from examples.__main__ import main
 from examples.experiments import experiment
 from examples.settings import Settings
@@ -245,3 +246,41 @@ def test_a_ray_cluster_loses_a_worker_in_mid_run(tmp_path):
     finally:
         cluster.shutdown()
     assert [metrics(out / run.name) for run in runs] == expected
+
+
+def test_what_the_paper_left_open_is_passed_on():
+    start = Settings("mnist-mlp", "torch", unit_mean=True, shared_p=True)
+    runs = sweep.grid(
+        start, layers=["dropout", "qsd", "dist-p"], rates=[None], alphas=[None], seeds=[0]
+    )
+    conditions = ["dropout-0.2", "qsd-0.2-0.2-unit-mean-shared-p", "dist-p-0.2-0.2-shared-p"]
+    assert [run.condition for run in runs] == conditions
+    command = sweep.Job((runs[1],)).command(Path("runs"), None)
+    assert {"--unit-mean", "--shared-p"} <= set(command)
+    assert not {"--unit-mean", "--shared-p"} & set(sweep.Job((runs[0],)).command(Path("out"), None))
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux alone pins processes")
+def test_each_process_has_cores_of_its_own(monkeypatch, tmp_path):
+    whole = os.sched_getaffinity(0)
+    both = threading.Barrier(2)
+
+    def attempt(*_):
+        both.wait(30)  # each in its place
+        return " ".join(map(str, os.sched_getaffinity(0)))
+
+    def given(cores):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: cores)
+        found = processes._cores(2, 1)
+        monkeypatch.undo()
+        return found
+
+    assert given({3, 5, 8}) == [{3}, {5}]
+    assert given({3}) == []  # too few: none is pinned
+    if len(whole) < 2:
+        pytest.skip("one core")
+    monkeypatch.setattr(processes, "_attempt", attempt)
+    work = [sweep.Job((START.but(seed=seed),)) for seed in (0, 1)]
+    ended = processes.on_this_machine(work, tmp_path, None, at_once=2, threads=1)
+    assert sorted(cores for _, cores in ended) == sorted(map(str, sorted(whole)[:2]))
+    assert os.sched_getaffinity(0) == whole
