@@ -90,10 +90,10 @@ class _Going:
                 return 1
             process = lifeline.start(*arguments)
             self._processes.add(process)
-        try:
-            return process.wait()
-        finally:
-            self._processes.discard(process)
+        with process:  # its pipe is closed when it has ended
+            status = process.wait()
+        self._processes.discard(process)
+        return status
 
     def end(self) -> None:
         with self._lock:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -68,11 +69,13 @@ class Live(Lines):
 
     def __init__(self, console: Any = None) -> None:
         self._console = console
-        self._bar: Any = None
+        self._screen: Any = None
 
     def start(self, run: Run) -> None:
         """Draw the bar."""
-        from rich import progress
+        from rich import live, progress
+        from rich.console import Group
+        from rich.text import Text
 
         super().start(run)
         self._looked = 0.0
@@ -82,12 +85,12 @@ class Live(Lines):
             progress.TaskProgressColumn(),
             progress.TextColumn("{task.fields[cost]}"),
             progress.TimeRemainingColumn(),
-            progress.TextColumn("\n{task.fields[metrics]}"),
-            transient=True,
-            console=self._console,
         )
-        self._task = self._bar.add_task("", total=run.epochs * run.steps, cost="", metrics="")
-        self._bar.start()
+        self._task = self._bar.add_task("", total=run.epochs * run.steps, cost="")
+        self._metrics = Text(no_wrap=True, overflow="ellipsis")
+        shown = Group(self._bar, self._metrics)
+        self._screen = live.Live(shown, console=self._console, transient=True)
+        self._screen.start()
 
     def step(self, epoch: int, step: int, cost: Any) -> None:
         """Move the bar; look at the cost now and then."""
@@ -95,13 +98,13 @@ class Live(Lines):
         if (now := time.monotonic()) - self._looked > _LOOK:
             self._looked = now
             fields["cost"] = f"cost {_short(float(cost))}"
-        now_at = f"epoch {epoch + 1}/{self._run.epochs}"
+        place = f"epoch {epoch + 1}/{self._run.epochs}"
         done = epoch * self._run.steps + step + 1
-        self._bar.update(self._task, description=now_at, completed=done, **fields)
+        self._bar.update(self._task, description=place, completed=done, **fields)
 
     def epoch(self, line: dict[str, Any]) -> None:
         """Show the metrics."""
-        self._bar.update(self._task, metrics=_numbers(line))
+        self._metrics.plain = _numbers(line)
 
     def done(self, result: dict[str, Any]) -> None:
         """Leave the score."""
@@ -110,8 +113,8 @@ class Live(Lines):
 
     def leave(self) -> None:
         """Take the bar away, and give the cursor back."""
-        if self._bar is not None:
-            self._bar.stop()
+        if self._screen is not None:
+            self._screen.stop()
 
 
 def watch() -> Watch:
@@ -147,8 +150,9 @@ def _kind(kind: str, parts: dict[str, float]) -> str:
 
 def _short(value: float) -> str:
     """Return a number in at most 7 characters."""
-    few = value != 0 and not 1e-3 <= abs(value) < 1e5
-    return f"{value:.1e}" if few and value == value else f"{value:.3g}"
+    if not isfinite(value) or value == 0 or 1e-3 <= abs(value) < 1e5:
+        return f"{value:.3g}"
+    return f"{value:.1e}" if abs(value) < 1e100 else f"{value:.0e}"
 
 
 def _clock(seconds: float) -> str:

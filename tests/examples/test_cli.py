@@ -3,6 +3,7 @@
 import io
 import re
 from math import exp, nan
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -80,7 +81,8 @@ def console():
 def test_what_is_shown_fits_80_columns(name, capsys, tmp_path, monkeypatch):
     run = Run(Settings(name, "torch", epochs=200), tmp_path)
     monkeypatch.setattr(Run, "steps", 937)
-    monkeypatch.setattr("examples.progress.time.monotonic", iter(range(10**9)).__next__)
+    clock = SimpleNamespace(monotonic=iter(range(10**9)).__next__)  # a second at every look
+    monkeypatch.setattr("examples.progress.time", clock)
     terminal, written = console()
     for watch in (Lines(), Live(terminal)):
         watch.start(run)
@@ -89,7 +91,7 @@ def test_what_is_shown_fits_80_columns(name, capsys, tmp_path, monkeypatch):
             watch.step(epoch, 936, 123456.789)
             watch.epoch({"epoch": epoch, "learning_rate": 0.1, **LINES[name]})
         if isinstance(watch, Live):
-            watch._bar.refresh()
+            watch._screen.refresh()
         watch.done({"score": LINES[name]})
         watch.again(run, {"score": LINES[name]})
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.getvalue()).replace("\r", "\n")

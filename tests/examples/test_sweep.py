@@ -163,7 +163,13 @@ def begun(folder, epochs):
     """A sweep of one run, in a process of its own, once it is well under way."""
     line = sweep_line(folder, epochs, "--seeds", "1", "--threads", "1")
     process = subprocess.Popen(
-        [sys.executable, "-m", "examples", *line], cwd=ROOT, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "examples", *line],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # these tests may ignore it
     )
     run = folder / START.name
     wait_for(lambda: len(metrics(run)) >= 2)
@@ -183,7 +189,7 @@ def is_there(pid):
 def test_the_processes_of_a_sweep_that_is_killed_end_with_it(tmp_path):
     process, child = begun(tmp_path, 20)
     process.kill()
-    process.wait()
+    process.communicate()
     # At once, before the orphan has noticed.
     line = sweep_line(tmp_path, 20, "--seeds", "1", "--threads", "1", "--retries", "0")
     assert main(line) == 0
@@ -194,8 +200,9 @@ def test_the_processes_of_a_sweep_that_is_killed_end_with_it(tmp_path):
 def test_ctrl_c_ends_a_sweep_and_its_processes_and_begins_no_others(tmp_path):
     process, child = begun(tmp_path, 4000)
     process.send_signal(signal.SIGINT)
-    assert process.wait(240) == 130
-    assert process.stderr.read() == "stopped; the same command goes on from here\n"
+    _, said = process.communicate(timeout=240)
+    assert process.returncode == 130
+    assert said == "stopped; the same command goes on from here\n"
     assert not is_there(child)
     log = (tmp_path / START.name).with_name("seed-0.log").read_text()
     assert log.count("epochs of") == 1  # it was not tried again
