@@ -61,13 +61,13 @@ def describe(law: Dilution) -> str:
 
 def plot(law: Dilution, path: str) -> None:
     """Draw the retain probability p, the size q and the coefficient c to a picture file."""
-    require("matplotlib", "docs")
+    require("matplotlib", "plot")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 3), layout="constrained")
     panels = figure.subplots(1, 3)
     figure.suptitle(repr(law))
-    beta = Dilution(law.rate, law.alpha, vary="q")._spread  # that of p itself
+    beta = Dilution(law.rate, law.alpha, vary="q")._beta_parameters  # that of p itself
 
     def draw(axes: Axes, title: str, edges: ArrayLike, mass: ArrayLike) -> None:
         axes.stairs(mass, edges, fill=True, alpha=0.6)

@@ -17,14 +17,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from quantal._errors import wrong_type, wrong_value
+from quantal._beta import log_beta, quantile
+from quantal._errors import ALPHA, wrong_type, wrong_value
 
-__all__ = ["Dilution"]
+__all__ = ["Dilution", "Vary"]
 
 Vary = Literal["pq", "p", "q"]
+"""What the beta distribution governs: see `Dilution`."""
 
 _NO_ALPHA = (
-    "alpha: expected a number above 0, or inf for standard dropout; it has no default, since no "
+    f"alpha: expected {ALPHA}; it has no default, since no "
     "one value suits every rate. The paper used 0.2 at rates 0.1 and 0.2 (MNIST, CIFAR-10), 1 at "
     "rate 0.5 (film reviews), 5 at rate 0.5 and 10 at rate 0.6 (Penn Treebank). To choose it by "
     "the mean gain instead: Dilution.with_mean_gain(rate, gain).alpha. Received: no alpha."
@@ -85,10 +87,9 @@ class Dilution:
             raise wrong_value("rate", expected, rate)
         if alpha is None:
             raise TypeError(_NO_ALPHA)
-        expected = "a number above 0, or inf for standard dropout"
-        alpha = _number("alpha", alpha, expected)
+        alpha = _number("alpha", alpha, ALPHA)
         if not alpha > 0:
-            raise wrong_value("alpha", expected, alpha)
+            raise wrong_value("alpha", ALPHA, alpha)
         if vary not in ("pq", "p", "q"):
             raise wrong_value("vary", "'pq', 'p' or 'q'", vary)
         if not isinstance(unit_mean, bool | np.bool_):
@@ -157,7 +158,7 @@ class Dilution:
             return 0.0
         kept, a = self.retain, self.alpha
         var = self.rate / kept
-        if self._spread is None:
+        if self._beta_parameters is None:
             return var
         if self.vary == "q":
             return var * (a + 1 + kept) / (a + kept)
@@ -191,7 +192,7 @@ class Dilution:
         if self.rate == 1:
             return 0.0
         moment = self.retain ** (1 - k)
-        if self._spread is not None:
+        if self._beta_parameters is not None:
             for j in range(1, k + 1 if self.vary == "pq" else k):
                 moment *= (self.alpha + j) / (self.alpha + j * self.retain)
         return moment / self._raw_mean**k if self.unit_mean else moment
@@ -201,18 +202,18 @@ class Dilution:
     @property
     def _raw_mean(self) -> float:
         """E[c] before ``unit_mean`` divides by it."""
-        if self.vary != "pq" or self._spread is None:
+        if self.vary != "pq" or self._beta_parameters is None:
             return 1.0
         return (self.alpha + 1) / (self.alpha + self.retain)
 
     @property
-    def _spread(self) -> tuple[float, float] | None:
+    def _beta_parameters(self) -> tuple[float, float] | None:
         """(a, b) if kept coefficients are p·``ceiling`` with p ~ Beta(a, b); None if all alike."""
         # Past 1e12 they differ by a millionth at most, and a rate below 1e-15 is 0.
         if self.vary == "p" or self.alpha > 1e12 or not 1e-15 < self.rate < 1:
             return None
-        # Below 1e-12, p is 0 or 1 to every digit, and special functions are best left alone.
-        alpha = max(self.alpha, 1e-12)
+        # Below that, p is 0 or 1 to every digit, and special functions are best left alone.
+        alpha = max(self.alpha, 1e-12 * self.retain)
         return alpha + (self.vary == "pq"), alpha * self.rate / self.retain
 
     @property
@@ -220,7 +221,7 @@ class Dilution:
         """The largest value that c can take: 1/p̄², or 1/p̄ where kept units are all alike."""
         if self.rate == 1:
             return 0.0
-        if self._spread is None:
+        if self._beta_parameters is None:
             return 1 / self.retain
         return 1 / self.retain**2 / (self._raw_mean if self.unit_mean else 1)
 
@@ -228,11 +229,11 @@ class Dilution:
         """Return the density of c; infinite where c has an atom (0, or a single kept value)."""
         c = _floats("c", c)
         density = np.where(np.isnan(c), np.nan, 0.0)
-        if self._spread is not None:
+        if self._beta_parameters is not None:
             inside = (c > 0) & (c < self.ceiling)
             p = np.where(inside, c / self.ceiling, 0.5)
-            a, b = self._spread
-            logs = special.xlogy(a - 1, p) + special.xlog1py(b - 1, -p) - special.betaln(a, b)
+            a, b = self._beta_parameters
+            logs = special.xlogy(a - 1, p) + special.xlog1py(b - 1, -p) - log_beta(a, b)
             density = np.where(inside, self.retain / self.ceiling * np.exp(logs), density)
             edge = np.inf if b < 1 else self.retain / self.ceiling * a if b == 1 else 0.0
             density = np.where(c == self.ceiling, edge, density)
@@ -249,10 +250,10 @@ class Dilution:
         array([0.   , 0.5  , 0.625, 1.   ])
         """
         c = _floats("c", c)
-        if self._spread is None:
+        if self._beta_parameters is None:
             kept = (c >= self.ceiling).astype(float)
         else:
-            kept = special.betainc(*self._spread, np.clip(c / self.ceiling, 0, 1))
+            kept = special.betainc(*self._beta_parameters, np.clip(c / self.ceiling, 0, 1))
         below = self.rate + self.retain * kept
         return np.where(np.isnan(c), np.nan, np.where(c < 0, 0.0, below))[()]
 
@@ -267,18 +268,14 @@ class Dilution:
         u = _floats("u", u)
         if np.any((u < 0) | (u > 1)):
             raise wrong_value("u", "probabilities in [0, 1]", u)
-        if self._spread is None:
+        if self._beta_parameters is None:
             kept = np.full_like(u, self.ceiling)
         else:
-            a, b = self._spread
-            # From whichever end is nearer: 1 − u keeps the digits that u has lost close to 1.
+            a, b = self._beta_parameters
+            # From both ends: 1 − u keeps the digits that u has lost close to 1.
             from_left = np.clip((u - self.rate) / self.retain, 0, 1)
             from_right = np.clip((1 - u) / self.retain, 0, 1)
-            kept = self.ceiling * np.where(
-                from_left > 0.5,
-                special.betainccinv(a, b, from_right),
-                special.betaincinv(a, b, from_left),
-            )
+            kept = self.ceiling * quantile(a, b, from_left, from_right)
         dropped = (u < self.rate) | (self.rate == 1)
         return np.where(np.isnan(u), np.nan, np.where(dropped, 0.0, kept))[()]
 

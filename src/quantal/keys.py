@@ -27,9 +27,15 @@ from numpy.typing import NDArray
 
 from quantal._errors import wrong_type, wrong_value
 
-__all__ = ["Key", "key", "threefry2x32"]
+__all__ = ["CELLS", "LEVELS", "Key", "key", "threefry2x32"]
 
-Shape = int | tuple[int, ...]
+CELLS = 2**16
+"""The number of cells of a table: 16 random bits choose one."""
+
+LEVELS = 2**30
+"""Thresholds are compared with levels, integers drawn from range(LEVELS), which fit an int32."""
+
+_Shape = int | tuple[int, ...]
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
@@ -137,22 +143,22 @@ class Key:
             words[:, first : first + size] = threefry2x32(own, (high, low), _rotate)
         return words[0], words[1]
 
-    def bits(self, shape: Shape) -> NDArray[np.uint32]:
+    def bits(self, shape: _Shape) -> NDArray[np.uint32]:
         """Return 32 random bits an element, equal to ``jax.random.bits(key, shape)``."""
         shape = (shape,) if isinstance(shape, int) else shape
         word0, word1 = self.blocks(0, math.prod(shape))
         return (word0 ^ word1).reshape(shape)
 
     def level(self) -> int:
-        """Return one integer out of ``range(2**30)``."""
+        """Return one integer out of ``range(LEVELS)``."""
         word0, word1 = self._block(0)
         return (word0 ^ word1) >> 2
 
-    def levels(self, shape: Shape) -> NDArray[np.int32]:
-        """Return integers out of ``range(2**30)``."""
+    def levels(self, shape: _Shape) -> NDArray[np.int32]:
+        """Return integers out of ``range(LEVELS)``."""
         return (self.bits(shape) >> np.uint32(2)).astype(np.int32)
 
-    def indices(self, shape: Shape) -> NDArray[np.uint16]:
+    def indices(self, shape: _Shape) -> NDArray[np.uint16]:
         """Return 16 random bits an element: the cells of a table.
 
         One block of 64 bits serves four neighbours of the last axis, in the order low and high

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from quantal._errors import FLOATING, wrong_type
 from quantal._granularity import Axes, coefficient_shapes
 from quantal.dilution import Dilution, Vary
-from quantal.keys import Key
-from quantal.table import LEVELS, shared_table, table
+from quantal.keys import LEVELS, Key
+from quantal.table import shared_table, table
 
 __all__ = ["coefficients", "dilute"]
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 import quantal
 from quantal import Dilution, reference
 from quantal._granularity import coefficient_shapes
-from quantal.table import CELLS, LEVELS, shared_table, table
+from quantal.keys import CELLS, LEVELS
+from quantal.table import shared_table, table
 
 rates = st.one_of(st.floats(0, 1), st.floats(1e-4, 0.999))
 alphas = st.one_of(st.floats(1e-3, 1e6), st.floats(5e-324, math.inf))

@@ -1,66 +1,14 @@
-"""What convert shares in every framework: which places are chosen, and what is said of them."""
+"""The places of a model as `sites` lists them."""
 
 import math
 
+import numpy as np
 import pytest
 
 from quantal import Dilution
-from quantal.sites import Selection, Site, Sites, UnreachedWarning, count_of_draws
+from quantal.sites import Site, Sites
 
 UNREACHED = Site("head", "alpha_dropout", 0.1, unreached="another law")
-
-
-@pytest.mark.parametrize(
-    ("include", "exclude", "chosen"),
-    [
-        (None, None, ["a.drop", "a.b.drop", "c"]),
-        ("a.*", None, ["a.drop", "a.b.drop"]),
-        ("a", None, []),
-        (None, "*.b.*", ["a.drop", "c"]),
-        (["a.drop", "c"], None, ["a.drop", "c"]),
-        ("a.*", lambda name, module: module == 2, ["a.drop"]),
-        (lambda name, module: module == 3, None, ["c"]),
-    ],
-)
-def test_include_and_exclude(include, exclude, chosen):
-    selection = Selection(1.0, include, exclude)
-    modules = {"a.drop": 1, "a.b.drop": 2, "c": 3}
-    assert [name for name, module in modules.items() if selection(name, module)] == chosen
-
-
-@pytest.mark.parametrize("name", ["include", "exclude"])
-def test_a_choice_of_the_wrong_type(name):
-    with pytest.raises(TypeError, match=rf"{name}: expected a name pattern .* Received: {name}=3"):
-        Selection(1.0, **{name: 3})
-
-
-@pytest.mark.parametrize("alpha", [0, -1, math.nan, "a", None])
-def test_a_wrong_alpha_is_found_before_anything_else(alpha):
-    with pytest.raises((ValueError, TypeError), match="alpha: expected"):
-        Selection(alpha)
-
-
-def test_alpha_as_a_function_of_the_rate():
-    assert Selection(lambda rate: 10 * rate).dilution(0.5) == Dilution(0.5, 5.0)
-
-
-def test_what_cannot_be_swapped_is_an_error_or_a_warning_that_names_it():
-    words = r"head \(alpha_dropout\): another law"
-    with pytest.raises(ValueError, match=words):
-        Selection(1.0).settle(["a"], [UNREACHED])
-    with pytest.warns(UnreachedWarning, match=words):
-        Selection(1.0, strict=False).settle(["a"], [UNREACHED])
-
-
-def test_nothing_to_swap_is_an_error_or_a_warning():
-    with pytest.raises(ValueError, match="no dropout to swap"):
-        Selection(1.0).settle([], [])
-    with pytest.warns(UnreachedWarning, match="no dropout to swap"):
-        Selection(1.0, strict=False).settle([], [])
-
-
-def test_all_is_well():
-    Selection(1.0).settle(["a"], [])
 
 
 def test_the_table_names_what_is_out_of_reach():
@@ -84,13 +32,18 @@ def test_the_mean_gain_of_dropout_and_of_what_cannot_be_read():
     assert math.isnan(Site("a", "QSD", 0.5, math.nan).mean_gain)
 
 
-@pytest.mark.parametrize("n", [1, 0, -3])
-def test_too_few_draws(n):
-    with pytest.raises(ValueError, match="n: expected an integer of at least 2"):
-        count_of_draws(n)
-
-
-@pytest.mark.parametrize("n", [2.0, True, "8", None])
-def test_draws_that_are_no_number(n):
-    with pytest.raises(TypeError, match="n: expected an integer of at least 2"):
-        count_of_draws(n)
+@pytest.mark.parametrize(
+    ("number", "read"),
+    [
+        (1, 1.0),
+        (np.float32(0.5), 0.5),
+        (np.array([0.5, 0.5]), 0.5),
+        (np.array([0.1, 0.5]), math.nan),
+        ("0.5x", math.nan),
+        (object(), math.nan),
+    ],
+)
+def test_rates_and_alphas_may_be_arrays(number, read):
+    site = Site("a", "QSD", number, number)
+    assert type(site.rate) is float
+    np.testing.assert_equal((site.rate, site.alpha), (read, read))

@@ -18,7 +18,8 @@ import quantal.numpy
 from quantal import Dilution
 from quantal._granularity import coefficient_shapes
 from quantal.jax import _random_bits as bits
-from quantal.table import CELLS, table
+from quantal.keys import CELLS
+from quantal.table import table
 
 KEY = jax.random.key(3)
 PORTABLE = quantal.key(3)
