@@ -28,6 +28,7 @@ NEEDS = {
     "src/quantal/conformance/adapters/linen.py": ("jax", "flax"),
     "src/quantal/conformance/adapters/equinox.py": ("jax", "equinox"),
     "tests/with_torch": ("torch",),
+    "tests/docs": ("selenium",),
     "tests/gpu": ("torch", "triton"),
     "tests/with_keras": ("keras",),
     "tests/with_jax": ("jax", "flax", "equinox"),

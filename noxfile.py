@@ -127,6 +127,13 @@ def gpu(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def docs(session: nox.Session) -> None:
+    """Test the explorer in a real browser (Debian: apt-get install chromium chromium-driver)."""
+    install(session, "test", "docs")
+    session.run("pytest", "--backend", "docs", *(session.posargs or ("tests/docs",)))
+
+
+@nox.session(default=False)
 def soak(session: nox.Session) -> None:
     """Judge right implementations again and again with fresh seeds: nox -s soak -- --runs 300."""
     install(session)
