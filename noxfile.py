@@ -64,6 +64,8 @@ ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "TF_NUM_INTRAOP_THREADS": "1",
     "TF_NUM_INTEROP_THREADS": "1",
+    # Some virtual machines announce AMX and stop at its first instruction (bfloat16 in torch).
+    "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16",
 }
 
 
