@@ -1,6 +1,6 @@
-"""QSD for JAX: `dilute` for any library; the layers are in ``nnx``, ``linen`` and ``equinox``.
+"""QSD for JAX: `dilute` for any library; ``nnx``, ``linen``, ``equinox`` and ``haiku`` have the layers.
 
-These three load when they are first used: importing this module loads neither Flax nor Equinox.
+These load when they are first used: importing this module loads none of those libraries.
 """
 
 from typing import TYPE_CHECKING
@@ -18,7 +18,9 @@ __all__ = ["Law", "coefficients", "dilute", "law"]
 
 if TYPE_CHECKING:
     from quantal.jax import equinox as equinox
+    from quantal.jax import haiku as haiku
     from quantal.jax import linen as linen
     from quantal.jax import nnx as nnx
 
-__getattr__, __dir__ = submodules(__name__, {"equinox": "equinox", "linen": "flax", "nnx": "flax"})
+_NEEDS = {"equinox": "equinox", "haiku": "haiku", "linen": "flax", "nnx": "flax"}
+__getattr__, __dir__ = submodules(__name__, _NEEDS)
