@@ -1,4 +1,4 @@
-"""QSD for JAX: `dilute` for any library; ``nnx``, ``linen``, ``equinox`` and ``haiku`` have the layers.
+"""QSD for JAX: `dilute` for any library, and ``nnx``, ``linen``, ``equinox`` and ``haiku``.
 
 These load when they are first used: importing this module loads none of those libraries.
 """

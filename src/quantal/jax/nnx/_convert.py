@@ -102,6 +102,7 @@ def sites(model: Any, *, example: Example = None) -> Sites:
 
     Examples
     --------
+    >>> from quantal.jax.nnx import QSD
     >>> sites(nnx.Sequential(nnx.Dropout(0.5), QSD(0.5, alpha=1.0)))
     name      kind     rate  alpha  mean gain
     layers/0  Dropout  0.5   -      1
