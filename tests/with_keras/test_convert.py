@@ -254,7 +254,7 @@ UNREACHED = {
     "code": (Inline, "keras.random.dropout", 0.25, "a function called in Inline._drop"),
     "lambda": (
         lambda: layers.Lambda(lambda x: keras.random.dropout(x, 0.5)),
-        "dropout", math.nan, "a function called in a Lambda",
+        "keras.random.dropout", 0.5, "a function called in <lambda>",
     ),
 }  # fmt: skip
 

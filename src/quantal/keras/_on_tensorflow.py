@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from quantal.dilution import Dilution
+from quantal.keras._draw import NOTHING_SHARED, SharedAxes, Source
 from quantal.keys import Key
-from quantal.tensorflow import _functional as adapter
+from quantal.tensorflow import _functional as functional
 from quantal.tensorflow._random_bits import fold_in, from_seed
 
 
-def dilute(layer: Any, x: tf.Tensor, shared_axes: tuple[int, ...]) -> tf.Tensor:
-    """Dilute x by the law of a layer, drawing from its seed."""
-    mask_shape, p_shape = adapter.check_input(x, shared_axes, layer.p_broadcast_dims)
-    state = layer.seed_generator.next()  # (seed, calls)
-    if layer.rate == 1:
-        return adapter.zeros(x)
-    keys = fold_in(layer.seed, state[1]) if isinstance(layer.seed, Key) else from_seed(state)
-    if layer._tables is None:
-        law = adapter.constants(layer.dilution, p_shape is not None, x.device)
+def make_tables(law: Dilution, shared: bool) -> VariableTables:
+    """Return the tables of a layer, which graphs that are traced already can be told of."""
+    return VariableTables(law, shared)
+
+
+def dilute(
+    x: tf.Tensor,
+    law: Dilution,
+    source: Source,
+    axes: SharedAxes = NOTHING_SHARED,
+    tables: VariableTables | None = None,
+) -> tf.Tensor:
+    """Dilute x by a law, drawing from a source."""
+    mask_shape, p_shape = functional.check_input(x, *axes)
+    seed_and_calls = source.generator.next()
+    if law.rate == 1:
+        return functional.zeros(x)
+    if isinstance(source.seed, Key):
+        keys = fold_in(source.seed, seed_and_calls[1])
     else:
-        law = layer._tables.read()
-    drawn = adapter.coefficients(law, mask_shape, p_shape, keys)
-    return adapter.multiply(x, drawn)
+        keys = from_seed(seed_and_calls)
+    shared = p_shape is not None
+    arrays = tables.read() if tables else functional.constants(law, shared, x.device)
+    return functional.multiply(x, functional.coefficients(arrays, mask_shape, p_shape, keys))
 
 
-class Tables:
+class VariableTables:
     """The tables of a layer as variables, so that compiled functions see a change of its law.
 
     Variables of TensorFlow and not of Keras, held by an object that neither of them looks into:
@@ -55,7 +65,7 @@ class Tables:
         if not self.filled:
             with tf.init_scope():
                 self._fill()
-        arrays = adapter.tables(self.dilution, self.shared)
+        arrays = functional.tables(self.dilution, self.shared)
         return [tf.ensure_shape(v, a.shape) for v, a in zip(self.variables, arrays, strict=True)]
 
     def assign(self, dilution: Dilution) -> None:
@@ -65,7 +75,7 @@ class Tables:
             self._fill()
 
     def _fill(self) -> None:
-        arrays = adapter.tables(self.dilution, self.shared)
+        arrays = functional.tables(self.dilution, self.shared)
         for variable, array in zip(self.variables, arrays, strict=True):
             variable.assign(array)
         self.filled = True
