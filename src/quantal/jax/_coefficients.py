@@ -16,6 +16,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from quantal import table as host
+from quantal._arguments import instance, shape
 from quantal.dilution import Dilution
 from quantal.jax import _random_bits as bits
 from quantal.keys import CELLS, Key
@@ -109,8 +110,10 @@ def coefficients(
     >>> coefficients(quantal.Dilution(0.5, 1.0), (3,), None, quantal.key(0))
     Array([0.6197041, 3.8779285, 0.       ], dtype=float32)
     """
+    instance("dilution", dilution, Dilution, "a quantal.Dilution")
+    shapes = shape("mask_shape", mask_shape), None if p_shape is None else shape("p_shape", p_shape)
     table = table_on_device(OwnTable if p_shape is None else PSharedTable, dilution)
-    return _coefficients(bits.typed_key(key), table, mask_shape, p_shape)
+    return _coefficients(bits.typed_key(key), table, *shapes)
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3))  # also in eager code: one dispatch

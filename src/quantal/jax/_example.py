@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import jax
+
+from quantal._errors import wrong_type
 
 __all__ = ["Example", "runner"]
 
@@ -28,6 +31,8 @@ def runner(
         How the library calls a model that is trained: ``call(model, *args, **kwargs)``.
     """
     if callable(example) and not hasattr(example, "dtype"):
+        if not _takes_one(example):
+            raise wrong_type("example", "inputs, or a function of the model", example)
         return lambda model, _: _arrays_in(example(model)), []
     args: tuple[Any, ...] = (example,)
     kwargs: dict[str, Any] = {}
@@ -50,3 +55,13 @@ def runner(
 
 def _arrays_in(made: Any) -> list[Any]:
     return [leaf for leaf in jax.tree.leaves(made) if hasattr(leaf, "dtype")]
+
+
+def _takes_one(function: Any) -> bool:
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # a function that does not tell
+        return True
+    return True

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
+from quantal._arguments import flag
 from quantal._errors import FLOATING, wrong_type
 from quantal._granularity import Axes, coefficient_shapes
 from quantal.dilution import Dilution, Vary
@@ -67,8 +68,7 @@ def dilute(
     Array([[0.6197041, 3.8779285, 0.       , 0.       ],
            [2.8753822, 0.       , 1.8864882, 0.       ]], dtype=float32)
     """
-    if not isinstance(training, bool | np.bool_):
-        raise wrong_type("training", "True or False", training)
+    training = flag("training", training)
     law = law_of(rate, alpha, vary, unit_mean)
     known = law.rate if isinstance(law, Dilution) else None
     identity = not training or known == 0

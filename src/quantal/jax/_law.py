@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import jax
 from jax import numpy as jnp
 
+from quantal._arguments import flag
 from quantal.dilution import Dilution, Vary
 from quantal.jax._coefficients import OwnTable, PSharedTable, table_on_device
 
@@ -63,6 +64,7 @@ def law(
     [0.765389  3.5688155 0.       ]
     """
     known = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
-    table = table_on_device(PSharedTable if shared_p else OwnTable, known)
+    kind = PSharedTable if flag("shared_p", shared_p) else OwnTable
+    table = table_on_device(kind, known)
     rates = jnp.asarray(known.rate, jnp.float32), jnp.asarray(known.alpha, jnp.float32)
     return Law(*rates, table, known.vary, known.unit_mean)

@@ -9,7 +9,18 @@ import jax
 from jax import lax
 from jax import numpy as jnp
 
-__all__ = ["mean_and_std"]
+from quantal._arguments import flag
+from quantal._errors import wrong_type
+
+__all__ = ["check_options", "mean_and_std"]
+
+
+def check_options(samples: Any, output: Any, call: Any = None) -> None:
+    """Check the options that `predict_mc` has in all libraries."""
+    flag("samples", samples)
+    for name, function in (("output", output), ("call", call)):
+        if not (function is None or callable(function)):
+            raise wrong_type(name, "a function or None", function)
 
 
 def mean_and_std(

@@ -20,7 +20,7 @@ from quantal.dilution import Dilution, Vary
 from quantal.jax._coefficients import PSharedTable, table_on_device
 from quantal.jax._law import Law
 
-__all__ = ["Number", "Rate", "UnknownLaw", "described", "is_random", "law_of", "table_of"]
+__all__ = ["Number", "Rate", "UnknownLaw", "described", "is_random", "law_of", "mode", "table_of"]
 
 Number: TypeAlias = float | jax.Array
 Rate: TypeAlias = Number | Law
@@ -42,8 +42,11 @@ def law_of(
 ) -> Dilution | UnknownLaw | Law:
     """Check the parameters of a law, and return it."""
     if isinstance(rate, Law):
-        if alpha is not None:
-            raise wrong_value("alpha", "no alpha beside a law, which has its own", alpha)
+        for name, value, usual in (
+            ("alpha", alpha, None), ("vary", vary, "pq"), ("unit_mean", unit_mean, False),
+        ):  # fmt: skip
+            if value is not usual and not (isinstance(value, str) and value == usual):
+                raise wrong_value(name, f"no {name} beside a law, which has its own", value)
         return rate
     given: dict[str, Any] = {"rate": rate, "alpha": alpha}
     traced = {}
@@ -87,6 +90,15 @@ def table_of(law: Dilution | UnknownLaw | Law, kind: Any) -> Any:
 def is_random(rate: Rate) -> bool:
     """Return whether a dilution of this rate needs a key: not at the rates 0 and 1."""
     return isinstance(rate, jax.Array | Law) or 0 < rate < 1
+
+
+def mode(name: str, value: Any) -> bool | None:
+    """Return whether a layer draws or not, or None where that is left open."""
+    if isinstance(value, jax.Array) and value.dtype == bool and value.shape == ():
+        return bool(value)
+    if value is not None and not isinstance(value, bool | np.bool_):
+        raise wrong_type(name, "True, False or None", value)
+    return None if value is None else bool(value)
 
 
 def described(layer: Any) -> Any:

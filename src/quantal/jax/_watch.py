@@ -115,7 +115,12 @@ def _is_of(draw: Draw, place: Place) -> bool:
     else:
         functions = [type(place.module).__call__, getattr(place.module, "attention_fn", None)]
     codes = [getattr(inspect.unwrap(f), "__code__", None) for f in functions if f is not None]
-    names = {(code.co_filename, code.co_qualname) for code in codes if code is not None}
+    names = {
+        (code.co_filename, name)
+        for code in codes
+        if code is not None
+        for name in (code.co_qualname, code.co_name)  # which of them depends on JAX's version
+    }
     return any((frame.file, frame.function) in names for frame in draw.frames)
 
 
@@ -200,7 +205,7 @@ def _draw_of(equation: Any, kept: float = math.nan) -> Draw:
     if inner is None or not _in_package(inner, *_LIBRARIES):
         return Draw("bernoulli", math.nan, frames)
     # The libraries ask for the probability to keep a unit; it comes as a float32.
-    kind = inner.function.partition(".")[0].removesuffix("_impl")
+    kind = inner.function.partition(".")[0].removesuffix("_impl").replace("__call__", "Dropout")
     return Draw(kind, float(f"{1 - kept:.6g}"), frames)
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 
+from quantal._arguments import flag
 from quantal._selection import Alpha, Pattern, Place, Selection
 from quantal.jax._example import Example, runner
 from quantal.jax._watch import unknown_places
@@ -63,7 +64,7 @@ def convert(
     layers.1  QSD   0.5   1      1.333
     1 site, 1 of them QSD
     """
-    selection = Selection(alpha, include, exclude, strict)
+    selection = Selection(alpha, include, exclude, flag("strict", strict))
     chosen = selection.choose(_all_places(model, example))
     return _swapped(model, {place.site.name: own_alpha for place, own_alpha in chosen})
 
@@ -77,6 +78,8 @@ def revert(model: Model) -> Model:
     >>> bool(eqx.tree_equal(revert(convert(model, alpha=1.0)), model))
     True
     """
+
+    places(model)  # complains of what is no model
 
     def swap(node: Any) -> Any:
         return _like(node, eqx.nn.Dropout()) if isinstance(node, SwappedLayer) else node

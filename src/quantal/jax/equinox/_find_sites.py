@@ -7,6 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
+from quantal._errors import wrong_type
 from quantal._selection import Place
 from quantal.jax._parameters import described
 from quantal.jax._source_scan import DropoutScan
@@ -34,6 +35,8 @@ def places(model: Any) -> list[Place]:
         return is_dropout(node)
 
     jax.tree_util.tree_leaves_with_path(model, is_leaf=visit, is_leaf_takes_path=True)
+    if not (dropout or modules):
+        raise wrong_type("model", "an equinox.Module, or a tree of such", model)
     scan = DropoutScan(eqx.Module, (eqx.nn.Dropout,))
     known = {id(place.module) for place in dropout}
     literal = [place for name, module in modules for place in scan.places(name, module, known)]

@@ -13,7 +13,7 @@ from quantal._errors import wrong_type, wrong_value
 from quantal._granularity import Axes
 from quantal.dilution import Vary
 from quantal.jax._functional import dilute
-from quantal.jax._parameters import Number, Rate, is_random, law_of
+from quantal.jax._parameters import Number, Rate, is_random, law_of, mode
 from quantal.jax._random_bits import NO_KEY
 from quantal.keys import Key
 
@@ -95,6 +95,8 @@ class QSD(eqx.nn.Dropout):
                 raise wrong_value("rate", "no rate beside p, which is the same", rate)
             p = rate
         law_of(p, alpha, vary, unit_mean)
+        mode("inference", inference)
+        mode("deterministic", deterministic)
         super().__init__(cast("float", p), inference, deterministic=deterministic)
         self.alpha = StaticNumber(alpha) if isinstance(alpha, numbers.Real) else alpha
         self.broadcast_dims = broadcast_dims
@@ -129,11 +131,12 @@ class QSD(eqx.nn.Dropout):
         deterministic : bool, optional
             Equinox's old name of ``inference``; deprecated there, and so here.
         """
-        if deterministic is not None:
+        if mode("deterministic", deterministic) is not None:
             warnings.warn("QSD()(deterministic=...): use inference=...", stacklevel=2)
             inference = deterministic
+        inference = mode("inference", inference)
         if inference is None:
-            inference = self.inference
+            inference = mode("inference", self.inference)
         if key is None and not inference and is_random(self.p):
             raise RuntimeError(str(wrong_type("key", NO_KEY, key)))
         return dilute(

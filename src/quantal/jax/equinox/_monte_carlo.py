@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 
+from quantal._arguments import flag
 from quantal._prediction import Prediction, count_of_draws, places_that_draw
-from quantal.jax._monte_carlo import mean_and_std
+from quantal.jax._monte_carlo import check_options, mean_and_std
 from quantal.jax._random_bits import typed_key
 from quantal.jax.equinox._find_sites import is_dropout, places
 from quantal.jax.equinox._layer import QSD
@@ -42,6 +43,7 @@ def masks_on(model: Model, *, native: bool = False) -> Iterator[Model]:
     ...     drawing(jnp.ones(4), key=jax.random.key(0))
     Array([0.6197041, 3.8779285, 0.       , 0.       ], dtype=float32)
     """
+    native = flag("native", native)
     places_that_draw((place for place in places(model) if is_dropout(place.module)), native)
 
     def switch(node: Any) -> Any:
@@ -94,6 +96,7 @@ def predict_mc(
     >>> f"{mean[0]:.1f} ± {std[0]:.1f}"
     '1.4 ± 1.5'
     """
+    check_options(samples, output, call)
     n, key, call = count_of_draws(n), typed_key(key), call or _call
     with masks_on(model, native=native) as drawing:
         return Prediction(*_predict(drawing, x, key, n, call, output, samples))

@@ -9,6 +9,7 @@ import haiku as hk
 import jax
 
 from quantal._errors import wrong_type
+from quantal._arguments import flag
 from quantal._selection import Alpha, Pattern, Place, Selection
 from quantal.jax._example import Example, runner
 from quantal.jax._watch import unknown_places
@@ -64,7 +65,7 @@ def convert(
     Array([0.       , 0.       , 0.       , 3.7266526], dtype=float32)
     """
     _check(model)
-    selection = Selection(alpha, include, exclude, strict)
+    selection = Selection(alpha, include, exclude, flag("strict", strict))
     if example is not None:
         selection.choose(_places(model, example))
     return _with_qsd(model, selection)

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 from flax import linen as nn
 
+from quantal._arguments import flag
 from quantal._errors import wrong_type, wrong_value
 from quantal._selection import Alpha, Pattern, Place
 from quantal.jax._example import Example, runner
@@ -19,7 +20,7 @@ from quantal.jax.linen._find_sites import Record
 from quantal.jax.linen._intercept import Swap, intercepting
 from quantal.sites import Sites
 
-__all__ = ["convert", "intercept", "revert", "sites"]
+__all__ = ["check_module", "convert", "intercept", "revert", "sites"]
 
 
 def convert(
@@ -71,7 +72,7 @@ def convert(
     layers_1  QSD   0.5   1      1.333
     1 site, 1 of them QSD
     """
-    _check(module)
+    check_module(module)
     swap = _swap(alpha, include, exclude, strict)
     if args or kwargs or example is not None:
         swap.selection.choose(_places(module, args, kwargs, example))
@@ -87,7 +88,7 @@ def revert(module: nn.Module) -> nn.Module:
     >>> revert(convert(nn.Dropout(0.5), 1.0)) == nn.Dropout(0.5)
     True
     """
-    _check(module)
+    check_module(module)
     before = vars(type(module)).get("_before_qsd")
     return module if before is None else _fields(module, before)
 
@@ -116,7 +117,7 @@ def sites(module: nn.Module, *args: Any, example: Example = None, **kwargs: Any)
     (model)  Dropout  0.5   -      1
     1 site, 0 of them QSD
     """
-    _check(module)
+    check_module(module)
     return Sites(place.site for place in _places(module, args, kwargs, example))
 
 
@@ -152,7 +153,7 @@ def _swap(alpha: Alpha | None, include: Pattern, exclude: Pattern, strict: bool)
         tuple(choices) if isinstance(choices, list | set) else choices
         for choices in (include, exclude)
     )
-    swap = Swap(alpha, include, exclude, strict)
+    swap = Swap(alpha, include, exclude, flag("strict", strict))
     _ = swap.selection  # complain now
     return swap
 
@@ -184,7 +185,8 @@ def _train(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
     return module.init_with_output({"params": keys[0], "dropout": keys[1]}, *args, **kwargs)
 
 
-def _check(module: Any) -> None:
+def check_module(module: Any) -> None:
+    """Raise where a module is none, or is part of a run already."""
     if not isinstance(module, nn.Module):
         raise wrong_type("module", "a flax.linen.Module", module)
     if module.scope is not None or isinstance(module.parent, nn.Module):

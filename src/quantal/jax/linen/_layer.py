@@ -11,7 +11,7 @@ from flax import linen as nn
 
 from quantal.dilution import Vary
 from quantal.jax._functional import dilute
-from quantal.jax._parameters import Number, is_random, law_of
+from quantal.jax._parameters import Number, is_random, law_of, mode
 from quantal.keys import Key
 
 __all__ = ["QSD", "diluted"]
@@ -106,7 +106,8 @@ def diluted(
     **options: Any,
 ) -> jax.Array:
     """Return what QSD gives in the place of a module with the fields of ``nn.Dropout``."""
-    deterministic = nn.merge_param("deterministic", module.deterministic, deterministic)
+    modes = (mode("deterministic", each) for each in (module.deterministic, deterministic))
+    deterministic = nn.merge_param("deterministic", *modes)
     if rng is None and not deterministic and is_random(module.rate):
         rng = module.make_rng(module.rng_collection)
     return dilute(

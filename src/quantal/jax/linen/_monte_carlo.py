@@ -11,9 +11,11 @@ import jax
 import numpy as np
 from flax import linen as nn
 
+from quantal._arguments import flag, instance
 from quantal._prediction import Prediction, count_of_draws, nothing_to_draw
-from quantal.jax._monte_carlo import mean_and_std
+from quantal.jax._monte_carlo import check_options, mean_and_std
 from quantal.jax._random_bits import typed_key
+from quantal.jax.linen._convert import check_module
 from quantal.jax.linen._intercept import Tally, intercepting
 from quantal.keys import Key
 
@@ -44,6 +46,8 @@ def masks_on(module: nn.Module, *, native: bool = False) -> Iterator[nn.Module]:
     ...     model.apply({}, jnp.ones(4), rngs={"dropout": jax.random.key(0)})
     Array([0.       , 0.       , 0.       , 2.6957088], dtype=float32)
     """
+    instance("module", module, nn.Module, "a flax.linen.Module")
+    native = flag("native", native)
     tally = Tally()
     with intercepting(masks="all" if native else "QSD", tally=tally):
         yield module
@@ -97,6 +101,9 @@ def predict_mc(
     >>> f"{mean[0]:.1f} ± {std[0]:.1f}"
     '1.3 ± 1.5'
     """
+    check_module(module)
+    check_options(samples, output)
+    native = flag("native", native)
     arrays = {name for name, value in kwargs.items() if _is_arrays(value)}
     traced = {name: kwargs[name] for name in arrays}
     static = tuple((name, value) for name, value in kwargs.items() if name not in arrays)

@@ -6,10 +6,11 @@ from typing import Any, TypeVar
 
 from flax import nnx
 
+from quantal._arguments import flag
 from quantal._selection import Alpha, Pattern, Place, Selection
 from quantal.jax._example import Example, runner
 from quantal.jax._watch import unknown_places
-from quantal.jax.nnx._find_sites import places
+from quantal.jax.nnx._find_sites import modules_of, places
 from quantal.jax.nnx._swap import swap, unswap
 from quantal.sites import Sites
 
@@ -63,7 +64,7 @@ def convert(
     layers/1  QSD   0.5   1      1.333
     1 site, 1 of them QSD
     """
-    selection = Selection(alpha, include, exclude, strict)
+    selection = Selection(alpha, include, exclude, flag("strict", strict))
     for place, own_alpha in selection.choose(_all_places(model, example)):
         swap(place.module, own_alpha)
     return model
@@ -81,7 +82,7 @@ def revert(model: Model) -> Model:
     >>> type(revert(convert(model, alpha=1.0)).layers[0]) is nnx.Dropout
     True
     """
-    for _, module in nnx.iter_graph(model):
+    for module in modules_of(model).values():
         unswap(module)
     return model
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from flax import nnx
 
+from quantal._errors import wrong_type
 from quantal._selection import Place
 from quantal.jax._parameters import described
 from quantal.jax._private_api import attention_weights
@@ -16,22 +17,32 @@ from quantal.jax.nnx._bridge import bridged_site
 from quantal.jax.nnx._layer import QSD
 from quantal.sites import Site
 
-__all__ = ["places"]
+__all__ = ["modules_of", "places"]
 
 
 def places(model: Any) -> Iterator[Place]:
     """Walk through every place of a model where units are dropped, each shared module once."""
-    modules = {
-        "/".join(map(str, path)): module
-        for path, module in nnx.iter_graph(model)
-        if isinstance(module, nnx.Module)
-    }
+    modules = modules_of(model)
     known = set(map(id, modules.values()))
     scan = DropoutScan(nnx.Module, (nnx.Dropout,), (nnx.dot_product_attention, attention_weights()))
     for name, module in modules.items():
         if (site := _site(name, module)) is not None:
             yield Place(site, module)
         yield from scan.places(name, module, known)
+
+
+def modules_of(model: Any) -> dict[str, Any]:
+    """Return the modules of a model by their paths; an error, if it has none."""
+    try:
+        nodes = list(nnx.iter_graph(model))
+    except (TypeError, ValueError):  # what NNX says of things that it does not know
+        nodes = []
+    modules = {
+        "/".join(map(str, path)): node for path, node in nodes if isinstance(node, nnx.Module)
+    }
+    if not modules:
+        raise wrong_type("model", "an nnx.Module, or a tree of such", model)
+    return modules
 
 
 def _site(name: str, module: nnx.Module) -> Site | None:

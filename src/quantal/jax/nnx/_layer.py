@@ -12,7 +12,7 @@ from quantal._errors import wrong_type
 from quantal.dilution import Vary
 from quantal.jax._functional import dilute
 from quantal.jax._law import Law
-from quantal.jax._parameters import Number, Rate, is_random, law_of
+from quantal.jax._parameters import Number, Rate, is_random, law_of, mode
 from quantal.jax._random_bits import typed_key
 from quantal.keys import Key
 
@@ -23,6 +23,7 @@ _UNDECIDED = """No `deterministic` argument was provided to Dropout layer QSD. C
 2. self.dropout(x, deterministic=True/False), in the call
 3. nnx.view(model, deterministic=True/False), or model.train() and model.eval()"""
 
+_RNGS = "an nnx.Rngs, an nnx.RngStream, a quantal.key"
 _NO_RNGS = """`deterministic` is False, but no `rngs` argument was provided to Dropout layer QSD.
 Choose one:
 1. QSD(..., rngs=nnx.Rngs(0)), in the constructor
@@ -80,6 +81,11 @@ class QSD(nnx.Dropout):
         rngs: nnx.Rngs | nnx.RngStream | Key | None = None,
     ) -> None:
         law_of(rate, alpha, vary, unit_mean)
+        if not isinstance(rngs, nnx.Rngs | nnx.RngStream | Key | None):
+            raise wrong_type("rngs", f"{_RNGS} or None", rngs)
+        if not isinstance(rng_collection, str):
+            raise wrong_type("rng_collection", "the name of a random stream", rng_collection)
+        deterministic = mode("deterministic", deterministic)
         if isinstance(rate, Law) and hasattr(nnx, "data"):  # which older versions do without
             rate = nnx.data(rate)
         super().__init__(
@@ -114,7 +120,9 @@ class QSD(nnx.Dropout):
         rngs : nnx.Rngs, nnx.RngStream, jax.Array or quantal.Key, optional
             Takes precedence over those of the constructor.
         """
-        deterministic = self.deterministic if deterministic is None else deterministic
+        deterministic = mode("deterministic", deterministic)
+        if deterministic is None:
+            deterministic = mode("deterministic", self.deterministic)
         if deterministic is None:
             raise ValueError(_UNDECIDED)
         # Where nothing is drawn, no stream is needed, and none is advanced.
@@ -140,4 +148,4 @@ class QSD(nnx.Dropout):
             return rngs()
         if isinstance(rngs, jax.Array | Key):
             return rngs
-        raise wrong_type("rngs", "an nnx.Rngs, an nnx.RngStream, a JAX key or a quantal.key", rngs)
+        raise wrong_type("rngs", f"{_RNGS}, or a JAX key", rngs)

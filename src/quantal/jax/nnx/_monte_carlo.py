@@ -11,8 +11,9 @@ import jax
 from flax import nnx
 from jax import numpy as jnp
 
+from quantal._arguments import flag
 from quantal._prediction import Prediction, count_of_draws, places_that_draw
-from quantal.jax._monte_carlo import mean_and_std
+from quantal.jax._monte_carlo import check_options, mean_and_std
 from quantal.jax._random_bits import typed_key
 from quantal.jax.nnx._bridge import linen_module_in
 from quantal.jax.nnx._find_sites import places
@@ -46,6 +47,7 @@ def masks_on(model: Model, *, native: bool = False) -> Iterator[Model]:
     ...     model(jnp.ones(4))
     Array([2.756429, 0.      , 0.      , 0.      ], dtype=float32)
     """
+    native = flag("native", native)
     layers = [place for place in places(model) if not place.site.unreached]
     every = [place.module for place in places_that_draw(layers, native)]
     drawing = [module for module in every if linen_module_in(module) is None]
@@ -104,6 +106,7 @@ def predict_mc(
     >>> f"{mean[0]:.1f} ± {std[0]:.1f}"
     '1.3 ± 1.5'
     """
+    check_options(samples, output, call)
     n, key, call = count_of_draws(n), typed_key(key), call or _call
     with masks_on(model, native=native):
         graphdef, streams, rest = cast("Any", nnx.split(model, nnx.RngState, ...))
