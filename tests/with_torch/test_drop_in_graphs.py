@@ -200,9 +200,7 @@ def test_onnx_in_training(make, dynamo):
     stream, training = io.BytesIO(), {"training": torch.onnx.TrainingMode.TRAINING}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # each version of an exporter has its own
-        torch.onnx.export(
-            model(make), (X,), stream, dynamo=dynamo, **({} if dynamo else training)
-        )
+        torch.onnx.export(model(make), (X,), stream, dynamo=dynamo, **({} if dynamo else training))
     loaded = onnx.load_from_string(stream.getvalue())
     onnx.checker.check_model(loaded)
     operators = {node.op_type for node in loaded.graph.node}
