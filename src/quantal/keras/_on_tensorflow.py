@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import tensorflow as tf
 
+from quantal._watch import NativeMask
 from quantal.dilution import Dilution
 from quantal.keras._draw import NOTHING_SHARED, SharedAxes, Source
 from quantal.keys import Key
 from quantal.tensorflow import _functional as functional
 from quantal.tensorflow._random_bits import fold_in, from_seed
+from quantal.tensorflow._watch import native_masks
 
 
 def make_tables(law: Dilution, shared: bool) -> VariableTables:
@@ -35,6 +40,17 @@ def dilute(
     shared = p_shape is not None
     arrays = tables.read() if tables else functional.constants(law, shared, x.device)
     return functional.multiply(x, functional.coefficients(arrays, mask_shape, p_shape, keys))
+
+
+def masks_of_call(call: Callable[[Any], Any], x: Any) -> list[NativeMask]:
+    """Return the masks that a call draws without QSD; it is traced, so that nothing happens."""
+    if tf.config.functions_run_eagerly():
+        return native_masks(lambda: call(x))
+    trace = tf.function(lambda: call(x), autograph=False).get_concrete_function
+    return native_masks(trace)
+
+
+masks_of_function = native_masks
 
 
 class VariableTables:
