@@ -19,6 +19,7 @@ NEEDS = {
     "src/quantal/jax/nnx": ("jax", "flax"),
     "src/quantal/jax/linen": ("jax", "flax"),
     "src/quantal/jax/equinox": ("jax", "equinox"),
+    "src/quantal/jax/haiku": ("jax", "haiku"),
     "src/quantal/jax": ("jax",),
     "src/quantal/conformance/adapters/torch.py": ("torch",),
     "src/quantal/conformance/adapters/tensorflow.py": ("tensorflow",),

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from quantal._beta import log_beta, quantile
 from quantal._errors import ALPHA, wrong_type, wrong_value
 
 __all__ = ["Dilution", "Vary"]
@@ -211,8 +212,8 @@ class Dilution:
         # Past 1e12 they differ by a millionth at most, and a rate below 1e-15 is 0.
         if self.vary == "p" or self.alpha > 1e12 or not 1e-15 < self.rate < 1:
             return None
-        # Below 1e-12, p is 0 or 1 to every digit, and special functions are best left alone.
-        alpha = max(self.alpha, 1e-12)
+        # Below that, p is 0 or 1 to every digit, and special functions are best left alone.
+        alpha = max(self.alpha, 1e-12 * self.retain)
         return alpha + (self.vary == "pq"), alpha * self.rate / self.retain
 
     @property
@@ -232,7 +233,7 @@ class Dilution:
             inside = (c > 0) & (c < self.ceiling)
             p = np.where(inside, c / self.ceiling, 0.5)
             a, b = self._beta_parameters
-            logs = special.xlogy(a - 1, p) + special.xlog1py(b - 1, -p) - special.betaln(a, b)
+            logs = special.xlogy(a - 1, p) + special.xlog1py(b - 1, -p) - log_beta(a, b)
             density = np.where(inside, self.retain / self.ceiling * np.exp(logs), density)
             edge = np.inf if b < 1 else self.retain / self.ceiling * a if b == 1 else 0.0
             density = np.where(c == self.ceiling, edge, density)
@@ -271,14 +272,10 @@ class Dilution:
             kept = np.full_like(u, self.ceiling)
         else:
             a, b = self._beta_parameters
-            # From whichever end is nearer: 1 − u keeps the digits that u has lost close to 1.
+            # From both ends: 1 − u keeps the digits that u has lost close to 1.
             from_left = np.clip((u - self.rate) / self.retain, 0, 1)
             from_right = np.clip((1 - u) / self.retain, 0, 1)
-            kept = self.ceiling * np.where(
-                from_left > 0.5,
-                special.betainccinv(a, b, from_right),
-                special.betaincinv(a, b, from_left),
-            )
+            kept = self.ceiling * quantile(a, b, from_left, from_right)
         dropped = (u < self.rate) | (self.rate == 1)
         return np.where(np.isnan(u), np.nan, np.where(dropped, 0.0, kept))[()]
 

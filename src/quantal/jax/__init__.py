@@ -1,6 +1,7 @@
-"""QSD for JAX: `dilute` for any library; the layers are in ``nnx``, ``linen`` and ``equinox``.
+"""QSD for JAX: `dilute` for any library.
 
-These three load when they are first used: importing this module loads neither Flax nor Equinox.
+``nnx``, ``linen``, ``equinox`` and ``haiku`` are each for one library. They load when they are first
+used: importing this module loads none of the libraries.
 """
 
 from typing import TYPE_CHECKING
@@ -12,12 +13,16 @@ require("jax", "jax")
 
 from quantal.jax._coefficients import coefficients  # noqa: E402
 from quantal.jax._functional import dilute  # noqa: E402
+from quantal.jax._law import Law, law  # noqa: E402
 
-__all__ = ["coefficients", "dilute"]
+__all__ = ["Law", "coefficients", "dilute", "law"]
 
 if TYPE_CHECKING:
     from quantal.jax import equinox as equinox
+    from quantal.jax import haiku as haiku
     from quantal.jax import linen as linen
     from quantal.jax import nnx as nnx
 
-__getattr__, __dir__ = submodules(__name__, {"equinox": "equinox", "linen": "flax", "nnx": "flax"})
+__getattr__, __dir__ = submodules(
+    __name__, {"equinox": "equinox", "haiku": "haiku", "linen": "flax", "nnx": "flax"}
+)
