@@ -7,8 +7,8 @@ Each of ``_on_tensorflow``, ``_on_jax`` and ``_on_torch`` has these functions:
 ``make_tables(law, shared)``
     Make what a layer keeps so that functions which are compiled already see a change of its law;
     None where there is no such thing.
-``masks_of_call(call, x)``, ``masks_of_function(run)``
-    Return the masks that are drawn without QSD by ``call(x)``, of which nothing but this is of
+``masks_of_call(call, args)``, ``masks_of_function(run)``
+    Return the masks that are drawn without QSD by ``call(*args)``, of which nothing else is of
     interest, or by ``run()``, which may do anything.
 """
 

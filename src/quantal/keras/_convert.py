@@ -39,10 +39,10 @@ def convert(
         True: dropout that cannot be swapped is an error, and the model is left as it was.
         False: it is a warning, and that dropout stays.
     example : optional
-        An input of the model, or a function without arguments that runs it as it is trained. A
-        training pass of it is watched, and whatever drops units there without becoming QSD is
-        named, wherever it is. Afterwards variables and random states are as they were; a model
-        that was not built is.
+        An input of the model, a tuple of its positional arguments, or a function (of the model, or
+        of nothing) that runs it as it is trained. This training pass is watched, and whatever
+        drops units in it and does not become QSD is named, wherever it stands. Afterwards
+        variables and random states are as they were; a model that was not built is built.
 
     Returns
     -------

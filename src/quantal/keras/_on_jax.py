@@ -41,17 +41,17 @@ def dilute(
     )
 
 
-def masks_of_call(call: Callable[[Any], Any], x: Any) -> list[NativeMask]:
+def masks_of_call(call: Callable[..., Any], args: tuple[Any, ...]) -> list[NativeMask]:
     """Return the masks that a call draws without QSD; it is traced, so that nothing happens."""
     return [
         NativeMask(draw.rate, tuple(StackFrame(*frame) for frame in draw.frames))
-        for draw in native_draws(call, jax.tree.map(jnp.asarray, x))
+        for draw in native_draws(call, *jax.tree.map(jnp.asarray, args))
     ]
 
 
 def masks_of_function(run: Callable[[], Any]) -> list[NativeMask]:
     """Return the masks that a function draws without QSD; it must be one that JAX can trace."""
-    return masks_of_call(lambda _: run(), ())
+    return masks_of_call(run, ())
 
 
 def _next_key(source: Source) -> jax.Array:

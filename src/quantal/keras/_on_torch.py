@@ -41,9 +41,9 @@ def dilute(
     )
 
 
-def masks_of_call(call: Callable[[Any], Any], x: Any) -> list[NativeMask]:
+def masks_of_call(call: Callable[..., Any], args: tuple[Any, ...]) -> list[NativeMask]:
     """Return the masks that a call draws without QSD; torch's own streams are left as they were."""
-    return masks_of_function(lambda: call(x))
+    return masks_of_function(lambda: call(*args))
 
 
 def masks_of_function(run: Callable[[], Any]) -> list[NativeMask]:

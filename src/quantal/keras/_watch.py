@@ -42,7 +42,7 @@ def unknown_places(model: Any, example: Any, known: Iterable[Place]) -> list[Pla
     model : keras.layers.Layer
         The model, which is built.
     example
-        An input, or a function without arguments that runs the model as it is trained.
+        An input, a tuple of arguments, or a function that runs the model as it is trained.
     known : iterable of Place
         What has been found by looking.
     """
@@ -54,10 +54,11 @@ def unknown_places(model: Any, example: Any, known: Iterable[Place]) -> list[Pla
                 place.how(math.inf)  # whose table is made at once
         if callable(example):
             with _unchanged(model):
-                found = backend.masks_of_function(example)
+                takes_model = len(inspect.signature(example).parameters) > 0
+                found = backend.masks_of_function(partial(example, *[model] * takes_model))
         else:
             with keras.StatelessScope():
-                found = backend.masks_of_call(partial(model, training=True), example)
+                found = backend.masks_of_call(partial(model, training=True), _arguments(example))
     masks = [mask for mask in found if not _draws_otherwise(mask)]
     if not masks and not drawn and any(place.site.rate > 0 for place in known):
         expected = "a training pass, in which dropout draws"
@@ -70,7 +71,11 @@ def unknown_places(model: Any, example: Any, known: Iterable[Place]) -> list[Pla
 def build(model: Any, example: Any) -> None:
     """Build a model that is not built yet by an example."""
     if not callable(example) and not all(node.layer.built for node in walk(model)):
-        model(example, training=False)
+        model(*_arguments(example), training=False)
+
+
+def _arguments(example: Any) -> tuple[Any, ...]:
+    return example if isinstance(example, tuple) else (example,)
 
 
 @contextmanager
