@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import keras
 from jax import numpy as jnp
 
 from quantal._watch import NativeMask, StackFrame
@@ -51,7 +52,8 @@ def masks_of_call(call: Callable[..., Any], args: tuple[Any, ...]) -> list[Nativ
 
 def masks_of_function(run: Callable[[], Any]) -> list[NativeMask]:
     """Return the masks that a function draws without QSD; it must be one that JAX can trace."""
-    return masks_of_call(run, ())
+    with keras.StatelessScope():  # or what is traced would stay in variables
+        return masks_of_call(run, ())
 
 
 def _next_key(source: Source) -> jax.Array:

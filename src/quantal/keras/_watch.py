@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import math
 import re
@@ -13,6 +14,7 @@ from types import CodeType
 from typing import Any
 
 import keras
+import numpy as np
 
 from quantal._errors import wrong_value
 from quantal._selection import Place
@@ -96,12 +98,15 @@ def _counting(drawn: list[Any]) -> Iterator[None]:
 
 @contextmanager
 def _unchanged(model: Any) -> Iterator[None]:
-    """Have the variables of a model, and of its optimizer, as they were afterwards."""
+    """Have the variables of a model and its optimizer, and all seeds, as they were afterwards."""
     forget_traces(model)
     owners = [node.layer for node in walk(model)]
     owners += [layer.optimizer for layer in owners if getattr(layer, "optimizer", None)]
     variables = {id(v): v for owner in owners for v in owner.variables}
-    kept = [(v, keras.ops.convert_to_numpy(v).copy()) for v in variables.values()]
+    for each in gc.get_objects():  # seeds may be anybody's
+        if issubclass(type(each), keras.random.SeedGenerator):
+            variables[id(each.state)] = each.state
+    kept = [(v, np.array(keras.ops.convert_to_numpy(v))) for v in variables.values()]
     try:
         yield
     finally:
