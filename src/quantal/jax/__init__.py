@@ -1,6 +1,7 @@
-"""QSD for JAX: `dilute` for any library, and ``nnx``, ``linen``, ``equinox`` and ``haiku``.
+"""QSD for JAX: `dilute` for any library.
 
-These load when they are first used: importing this module loads none of those libraries.
+``nnx``, ``linen``, ``equinox`` and ``haiku`` are each for one library. They load when they are first
+used: importing this module loads none of the libraries.
 """
 
 from typing import TYPE_CHECKING
@@ -22,5 +23,6 @@ if TYPE_CHECKING:
     from quantal.jax import linen as linen
     from quantal.jax import nnx as nnx
 
-_NEEDS = {"equinox": "equinox", "haiku": "haiku", "linen": "flax", "nnx": "flax"}
-__getattr__, __dir__ = submodules(__name__, _NEEDS)
+__getattr__, __dir__ = submodules(
+    __name__, {"equinox": "equinox", "haiku": "haiku", "linen": "flax", "nnx": "flax"}
+)

@@ -13,7 +13,6 @@ import operator
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -190,8 +189,9 @@ def _draws(program: Any, given: list[str], out: list[str]) -> Iterator[Draw]:
 
 def _value(var: Any, numbers: Mapping[Any, float]) -> float:
     """Return a number of a program, NaN where it is not known in advance."""
-    value = var.val if hasattr(var, "val") else numbers.get(var)
-    return float(value) if isinstance(value, Real) else math.nan
+    if hasattr(var, "val"):
+        return float(var.val) if np.ndim(var.val) == 0 else math.nan
+    return numbers.get(var, math.nan)
 
 
 def _draw_of(equation: Any, kept: float = math.nan) -> Draw:
