@@ -22,7 +22,7 @@ _HEAD = """\
 # Results
 
 Made from the records in `{runs}` by `python -m examples report {runs} --page {page}`: no number \
-on this page is typed. {counts}
+of ours is typed. {counts}
 
 A claim is *reproduced* if runs like the paper's ({n} of each condition, all epochs, all data) \
 show it, by the paper's own test, with P < 0.05; *partly*, if they show it without that \
@@ -92,13 +92,15 @@ def _line(one: Judgement) -> dict[str, str]:
 
 
 def _section(plan: Experiment, judged: Sequence[Judgement], own: Found) -> Iterator[str]:
+    ordered = sorted(judged, key=lambda one: _ORDER.index(one.verdict))
+    commands: dict[str, int] = {}
+    yield table(_line(one) | _effort(one, commands) for one in ordered)
+    if any(not one.claim.claimed for one in judged):
+        yield "\\* The paper makes no such claim; *better* or *worse* is what is named first."
     if not own:
         yield "Not run."
         return
-    ordered = sorted(judged, key=lambda one: _ORDER.index(one.verdict))
-    yield table(_line(one) | _effort(one) for one in ordered)
-    if any(not one.claim.claimed for one in judged):
-        yield "\\* The paper makes no such claim: *worse* is what is named first."
+    yield "\n".join(f"{number}. `{command}`" for command, number in commands.items())
     if plan.name == "mnist-mlp":
         yield from left_open(own)
     yield from _backends(plan, own)
@@ -106,13 +108,14 @@ def _section(plan: Experiment, judged: Sequence[Judgement], own: Found) -> Itera
     yield table(_condition(condition) for condition in own.values())
 
 
-def _effort(one: Judgement) -> dict[str, str]:
-    if not one.conditions:
-        return {"command": "–", "time": "–"}
-    commands = dict.fromkeys(_command(c) for c in _joined(one.conditions))
+def _effort(one: Judgement, commands: dict[str, int]) -> dict[str, str]:
+    """Return what it took: commands, by their numbers in a list, and time."""
+    needed = dict.fromkeys(_command(several) for several in _joined(one.conditions))
+    numbers = [str(commands.setdefault(line, len(commands) + 1)) for line in needed]
     times = [condition.seconds for condition in one.conditions]
     total = None if None in times else sum(time for time in times if time is not None)
-    return {"command": "<br>".join(f"`{c}`" for c in commands), "time": words.duration(total)}
+    spent = words.duration(total) if times else "–"
+    return {"command": ", ".join(numbers) or "–", "time": spent}
 
 
 def _joined(several: Sequence[Condition]) -> list[list[Condition]]:
