@@ -20,6 +20,7 @@ NEEDS = {
     "src/quantal/jax/linen": ("jax", "flax"),
     "src/quantal/jax/equinox": ("jax", "equinox"),
     "src/quantal/jax": ("jax",),
+    "src/quantal/conformance/_on_device.py": ("torch",),
     "src/quantal/conformance/adapters/torch.py": ("torch",),
     "src/quantal/conformance/adapters/tensorflow.py": ("tensorflow",),
     "src/quantal/conformance/adapters/jax.py": ("jax",),
