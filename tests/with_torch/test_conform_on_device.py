@@ -1,7 +1,6 @@
 """``quantal conform torch --device``: the kit on a device, its bits and its speed."""
 
 import pytest
-import torch
 
 from quantal.conformance import _on_device
 from quantal.conformance.cli import main
@@ -49,9 +48,3 @@ def test_a_device_with_other_bits(capsys, monkeypatch):
 def test_usage_errors(arguments, words, capsys):
     assert main(arguments) == 2
     assert words in capsys.readouterr().err
-
-
-def test_torchs_stream_is_put_back(capsys):
-    before = torch.get_rng_state()
-    main(["torch", "--device", "cpu", *FAST])
-    assert torch.equal(torch.get_rng_state(), before)
