@@ -37,7 +37,10 @@ def _number(name: str, value: Any, expected: str) -> float:
     # bool is a Real to Python, but rate=True is always a mistake.
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise wrong_type(name, expected, value)
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # an integer beyond all floats
+        raise wrong_value(name, expected, value) from None
 
 
 @dataclass(frozen=True, init=False, repr=False)
