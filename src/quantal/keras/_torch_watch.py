@@ -36,7 +36,7 @@ def native_masks(run: Callable[[], Any]) -> list[NativeMask]:
         drawn=(*bernoulli, "native_dropout"),
     )
 
-    class Watcher(TorchDispatchMode):  # type: ignore[misc]
+    class Watcher(TorchDispatchMode):
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
