@@ -137,7 +137,7 @@ def floats(name: str, value: Any, expected: str = "numbers") -> NDArray[np.float
         if given.dtype.kind not in "fiuO":  # an O is a Fraction, or a large integer
             raise TypeError
         return given.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # whatever an object of somebody's own class raises
         raise wrong_type(name, expected, value) from None
 
 
