@@ -125,10 +125,7 @@ def test_ablations_are_compared_with_qsd_at_the_same_rate_and_alpha(tmp_path):
     for shared in ({"shared_p": True}, {"shared_p": True, "layer": "dist-p"}, {"unit_mean": True}):
         write(Settings("mnist-mlp", "torch", epochs=1, **shared), tmp_path / "runs")
     path = report(tmp_path / "runs", tmp_path / "out")
-    cost = {
-        (row["condition"], row["rate"]): row
-        for row in markdown_tables(path.read_text())[0]
-    }
+    cost = {(row["condition"], row["rate"]): row for row in markdown_tables(path.read_text())[0]}
     for alpha, papers in (("0.2", "3.36"), ("0.5", "≥ 2.94")):
         for name in ("Dist. p", "Dist. q"):
             row = cost[f"{name} α {alpha}", "0.2"]

@@ -129,7 +129,9 @@ def wait_for(condition, seconds=900):
 def test_a_sweep_of_real_processes_and_a_second_one_with_nothing_to_do(tmp_path, capfd):
     bad = tmp_path / START.but(seed=1).name
     bad.mkdir(parents=True)
-    START.but(seed=1, epochs=7).write(bad / "config.json")  # a run with other settings is in the way
+    START.but(seed=1, epochs=7).write(
+        bad / "config.json"
+    )  # a run with other settings is in the way
     line = sweep_line(tmp_path, 2, "--seeds", "2", "--jobs", "2", "--retries", "0")
     assert main(line) == 1
     said = capfd.readouterr().out
