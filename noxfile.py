@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 import nox
 
 nox.needs_version = ">=2026.10.20"  # which can run sessions side by side
 nox.options.default_venv_backend = "venv"
-nox.options.sessions = ["tests", "gpu", "lint", "types"]
+nox.options.sessions = ["tests", "lint", "types"]
 # While one installs, which keeps a single core busy, another tests.
 nox.options.parallel = 2
 nox.options.allow_parallel = True
 
 PROJECT = nox.project.load_toml("pyproject.toml")
+HIDE = str(Path(__file__).parent / "tests" / "hide")
 FRAMEWORKS = {"torch", "tensorflow", "keras", "jax", "flax", "equinox", "haiku"}
 
 
@@ -62,12 +64,15 @@ ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "TF_NUM_INTRAOP_THREADS": "1",
     "TF_NUM_INTEROP_THREADS": "1",
+    # Some virtual machines announce AMX and stop at its first instruction (bfloat16 in torch).
+    "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16",
 }
 
 
-def install(session: nox.Session, *groups: str) -> None:
+def install(session: nox.Session, *groups: str, files: tuple[str, ...] = ()) -> None:
     """Install the project with some dependency groups, in the versions that are tested."""
-    packages = nox.project.dependency_groups(PROJECT, *groups)
+    packages = [*nox.project.dependency_groups(PROJECT, *groups)]
+    packages += [word for file in files for word in ("-r", file)]
     # Compiling every module of a framework takes longer than the tests that need a few of them.
     session.install("-c", "constraints.txt", "--no-compile", "-e", ".", *packages)
 
@@ -90,7 +95,8 @@ def types(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Test everything, or some parts: nox -s tests -- torch jax, or nox -s tests -- FILE."""
-    install(session, "test", "frameworks", "examples", "models")
+    examples = ("examples/requirements.txt",)
+    install(session, "test", "frameworks", "ray", "models", files=examples)
     # Their own requirements would bring another torch.
     apart = nox.project.dependency_groups(PROJECT, "models-apart")
     session.install("-c", "constraints.txt", "--no-deps", "--no-compile", *apart)
@@ -106,7 +112,7 @@ def tests(session: nox.Session) -> None:
 
 
 def _run_part(session: nox.Session, part: Part) -> None:
-    hide = {"HIDE_PACKAGES": " ".join(FRAMEWORKS - part.sees), "PYTHONPATH": "tests/hide"}
+    hide = {"HIDE_PACKAGES": " ".join(FRAMEWORKS - part.sees), "PYTHONPATH": HIDE}
     asked = ("--backend", part.backend) if part.backend else ()
     session.run(
         "pytest", "-n", "2", "--dist", "worksteal", *asked, *part.paths,
@@ -114,7 +120,7 @@ def _run_part(session: nox.Session, part: Part) -> None:
     )  # fmt: skip
 
 
-@nox.session
+@nox.session(default=False)
 def gpu(session: nox.Session) -> None:
     """Test the kernels for GPUs without one: interpreted, and as machine code."""
     install(session, "test", "gpu")
@@ -123,11 +129,18 @@ def gpu(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def docs(session: nox.Session) -> None:
+    """Test the explorer in a real browser (Debian: apt-get install chromium chromium-driver)."""
+    install(session, "test", "docs")
+    session.run("pytest", "--backend", "docs", *(session.posargs or ("tests/docs",)))
+
+
+@nox.session(default=False)
 def soak(session: nox.Session) -> None:
     """Judge right implementations again and again with fresh seeds: nox -s soak -- --runs 300."""
     install(session)
     arguments = session.posargs or ("numpy", "numpy-key", "--runs", "300")
-    session.run("python", "-m", "quantal.conformance.soak", *arguments)
+    session.run("python", "-m", "benchmarks.soak", *arguments)
 
 
 @nox.session(default=False, allow_parallel=False)

@@ -28,16 +28,16 @@ def measure(job: tuple[str, int]) -> tuple[float, float]:
     from quantal.torch._reroute import Rerouting
 
     kind, length = job
-    x = [torch.randn(1, 8, length, 64, requires_grad=True) for _ in range(3)]
+    query, key, value = x = [torch.randn(1, 8, length, 64, requires_grad=True) for _ in range(3)]
     upstream = torch.randn(1, 8, length, 64)
 
     def step() -> Any:
-        y = F.scaled_dot_product_attention(*x, dropout_p=0.1)
+        y = F.scaled_dot_product_attention(query, key, value, dropout_p=0.1)
         return torch.autograd.grad(y, x, upstream)
 
     def converted() -> Any:
         with Rerouting({"scaled_dot_product_attention": 1.0}):
-            y = F.scaled_dot_product_attention(*x, dropout_p=0.1)
+            y = F.scaled_dot_product_attention(query, key, value, dropout_p=0.1)
         return torch.autograd.grad(y, x, upstream)
 
     run = converted if kind == "qsd" else step

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from quantal import __version__
 from quantal._describe import describe, plot
 from quantal.conformance import cli as conform
 from quantal.dilution import Dilution
@@ -16,6 +17,7 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 0, or 2 for arguments that make no sense."""
     parser = argparse.ArgumentParser(prog="quantal", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"quantal {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     add_describe(commands)
     conform.add_parser(commands)

@@ -61,7 +61,7 @@ def describe(law: Dilution) -> str:
 
 def plot(law: Dilution, path: str) -> None:
     """Draw the retain probability p, the size q and the coefficient c to a picture file."""
-    require("matplotlib", "docs")
+    require("matplotlib", "plot")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 3), layout="constrained")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, NamedTuple
 
-from quantal._errors import wrong_type
+from quantal._errors import install_command, wrong_type
 
 __all__ = ["dilute", "register"]
 
@@ -42,12 +42,12 @@ def register(package: str, *, arrays: str, module: str, install: str, source: st
 
 for _package, _arrays, _module, _extra, _source in (
     ("numpy", "numpy.ndarray", "quantal.numpy", "", "rng"),
-    ("torch", "torch.Tensor", "quantal.torch", "[torch]", "generator"),
-    ("tensorflow", "tensorflow.Tensor", "quantal.tensorflow", "[keras]", "rng"),
-    ("jax", "jax.Array", "quantal.jax", "[jax]", "key"),
-    ("jaxlib", "jax.Array", "quantal.jax", "[jax]", "key"),
+    ("torch", "torch.Tensor", "quantal.torch", "torch", "generator"),
+    ("tensorflow", "tensorflow.Tensor", "quantal.tensorflow", "tensorflow", "rng"),
+    ("jax", "jax.Array", "quantal.jax", "jax", "key"),
+    ("jaxlib", "jax.Array", "quantal.jax", "jax", "key"),
 ):
-    _install = f"pip install 'quantal{_extra}'"
+    _install = install_command(_extra)
     register(_package, arrays=_arrays, module=_module, install=_install, source=_source)
 
 

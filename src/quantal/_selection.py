@@ -10,8 +10,8 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from quantal._errors import wrong_type
-from quantal.dilution import ALPHA, Dilution
+from quantal._errors import ALPHA, wrong_type
+from quantal.dilution import Dilution
 from quantal.sites import Site, UnreachedWarning
 
 __all__ = ["Alpha", "Choice", "Pattern", "Place", "Selection"]

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+import quantal
 from quantal import Dilution
 from quantal._cli import main
 
@@ -58,3 +59,9 @@ def test_it_runs_as_a_module():
     command = [sys.executable, "-m", "quantal", "describe", "--rate", "0.5", "--alpha", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "mean of c             1.33333" in done.stdout
+
+
+def test_the_version(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"quantal {quantal.__version__}\n"

@@ -2,6 +2,7 @@
 
 import doctest
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -27,3 +28,16 @@ def test_links_of_the_page_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, *sorted(ROOT.glob("examples/*.txt"))], ids=lambda p: p.name
+)
+def test_what_the_page_installs_is_there(page):
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    for named in re.findall(r"(?:quantal|\.)\[([\w,-]+)\]", page.read_text()):
+        assert set(named.split(",")) <= extras.keys()
+    for file in re.findall(r"pip install -r (\S+)", page.read_text()):
+        assert (ROOT / file).exists()

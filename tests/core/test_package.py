@@ -1,8 +1,11 @@
 """The package as installed: what importing it loads, and the dispatch that adapters join."""
 
+import re
 import subprocess
 import sys
+import tomllib
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ import quantal
 from quantal import _dispatch as dispatch
 from quantal import _errors as checks
 
+ROOT = Path(__file__).parents[2]
 FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "flax", "equinox", "matplotlib", "pytest")
 
 
@@ -31,7 +35,7 @@ print([name for name in {FRAMEWORKS!r} if name in sys.modules])
 
 @pytest.mark.parametrize(
     ("package", "extra"),
-    [("torch", "torch"), ("keras", "keras"), ("tensorflow", "keras"), ("jax", "jax")],
+    [("torch", "torch"), ("tensorflow", "tensorflow"), ("jax", "jax")],
 )
 def test_a_missing_framework_is_named_with_the_line_to_type(package, extra):
     # A None in sys.modules makes a package unimportable, installed or not.
@@ -44,6 +48,85 @@ except ImportError as error:
     print(error)
 """
     assert run(code) == f"{package} is not installed. Type: pip install 'quantal[{extra}]'"
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
+@pytest.mark.parametrize("missing", ["keras", "backend"])
+def test_keras_without_a_backend_is_of_no_use(backend, missing, tmp_path):
+    gone = "keras" if missing == "keras" else backend
+    if missing == "backend":
+        pytest.importorskip("keras", reason="Keras itself is not installed here")
+    code = f"""
+import os, sys
+os.environ |= {{"KERAS_BACKEND": {backend!r}, "KERAS_HOME": {str(tmp_path)!r}}}
+sys.modules[{gone!r}] = None
+try:
+    import quantal.keras
+except ImportError as error:
+    print(error)
+"""
+    line = f"{gone} is not installed. Type: pip install 'quantal[keras-{backend}]'"
+    assert run(code).splitlines()[-1] == line
+
+
+def test_every_remedy_is_an_extra_that_exists():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    source = "\n".join(file.read_text() for file in (ROOT / "src/quantal").rglob("*.py"))
+    named = set(re.findall(r"quantal\[([\w,-]+)\]", source))
+    named |= set(re.findall(r'require\("\w+", "([\w-]+)"\)', source))
+    assert {extra for group in named for extra in group.split(",")} <= extras.keys()
+    assert {"torch", "jax", "flax", "equinox", "tensorflow", "plot"} <= named
+    inside = "\n".join(need for needs in extras.values() for need in needs)
+    assert (
+        set(re.findall(r"[\w-]+", " ".join(re.findall(r"quantal\[(.*?)\]", inside))))
+        <= extras.keys()
+    )
+
+
+def test_submodules_load_when_they_are_first_used():
+    code = f"""
+import sys, quantal
+print(quantal.sites.Site("a", "Dropout", 0.5).rate, quantal.conformance.run.__name__)
+print(quantal.table.table(quantal.Dilution(0.5, 1.0)).values.shape)
+print([name for name in {FRAMEWORKS!r} if name in sys.modules])
+for name in ("torch", "jax", "keras", "tensorflow"):
+    sys.modules[name] = None
+print(*(name in dir(quantal) for name in ("Dilution", "sites", "torch", "jax")))
+try:
+    quantal.torch
+except ImportError as error:
+    print(error)
+try:
+    quantal.pytorch
+except AttributeError as error:
+    print(error)
+"""
+    assert run(code).splitlines() == [
+        "0.5 run",
+        "(2, 65536)",
+        "[]",
+        "True True False False",
+        "torch is not installed. Type: pip install 'quantal[torch]'",
+        "module 'quantal' has no attribute 'pytorch'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "framework"),
+    [
+        ("torch", "torch"),
+        ("tensorflow", "tensorflow"),
+        ("keras", "keras"),
+        ("jax", "jax"),
+        ("jax.nnx", "flax"),
+        ("jax.linen", "flax"),
+        ("jax.equinox", "equinox"),
+    ],
+)
+def test_a_frameworks_module_is_an_attribute(name, framework):
+    pytest.importorskip(framework, reason=f"{framework} is not installed here")
+    assert run(f"import quantal; print(quantal.{name}.__name__)") == f"quantal.{name}"
 
 
 def test_a_broken_framework_keeps_its_own_message(monkeypatch, tmp_path):

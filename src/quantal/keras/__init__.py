@@ -3,9 +3,14 @@
 Importing this module registers the layers, so that saved models that contain them can be loaded.
 """
 
+import os
+
 from quantal._errors import require
 
-require("keras", "keras")
+_BACKENDS = {name: f"keras-{name}" for name in ("tensorflow", "jax", "torch")}
+_WANTED = os.environ.get("KERAS_BACKEND", "tensorflow")
+
+require("keras", _BACKENDS.get(_WANTED, "keras-tensorflow"), others=_BACKENDS)
 
 from quantal.keras._convert import convert, revert, sites  # noqa: E402 - once Keras is known
 from quantal.keras._layers import QSD  # noqa: E402

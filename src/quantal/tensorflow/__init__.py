@@ -2,7 +2,7 @@
 
 from quantal._errors import require
 
-require("tensorflow", "keras")
+require("tensorflow", "tensorflow")
 
 from quantal.tensorflow._functional import dilute  # noqa: E402 - only once TensorFlow is there
 

@@ -7,6 +7,7 @@ again: `UnitDraw` two bytes a unit, `SharedDraw` one.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +20,10 @@ from quantal.torch._product import casts_apart
 from quantal.torch._random_bits import KeyOnDevice, Shape, TorchStream, source
 from quantal.torch._tables import DeviceTables
 
-__all__ = ["Shape", "SharedDraw", "UnitDraw", "draw", "draw_by_key_in_graph"]
+__all__ = ["COUNTING", "Shape", "SharedDraw", "UnitDraw", "draw", "draw_by_key_in_graph"]
+
+COUNTING = threading.Lock()
+"""Held while the calls of a layer with a key are counted: of two threads, none draws as another."""
 
 
 class UnitDraw(NamedTuple):
@@ -111,8 +115,9 @@ def draw_by_key_in_graph(
     """
     key = Key(word0, word1)
     if calls is not None:
-        key = key.fold_in(int(calls))
-        calls.add_(1)
+        with COUNTING:
+            key = key.fold_in(int(calls))
+            calls.add_(1)
     made = DeviceTables(*tables)
     cell, other, *_ = draw(made, mask_shape, p_shape, source(key, made.values.device, Code.EAGER))
     return cell, other

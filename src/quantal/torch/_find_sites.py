@@ -71,7 +71,7 @@ def places(model: nn.Module) -> Iterator[Place]:
             yield from _without_a_layer(name, module, scanner)
 
 
-def _without_a_layer(name: str, module: nn.Module, scanner: Scanner) -> Iterator[Place]:
+def _without_a_layer(name: str, module: Any, scanner: Scanner) -> Iterator[Place]:
     """Walk through dropout that is an option of a module, or a call in its code."""
     kind = type(module).__name__
     if function := _function_of_option(module):

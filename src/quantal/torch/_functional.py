@@ -85,7 +85,7 @@ def dilute(
         return x
     code = kind_of_code(x)
     if code is not Code.EAGER and has_its_own_way(x, code):
-        options = {"vary": vary, "unit_mean": unit_mean}
+        options: dict[str, Any] = {"vary": vary, "unit_mean": unit_mean}
         options |= {"broadcast_dims": broadcast_dims, "p_broadcast_dims": p_broadcast_dims}
         again = functools.partial(
             dilute, rate=rate, alpha=alpha, generator=generator, inplace=inplace, **options

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +13,9 @@ from torch import Tensor, nn
 from quantal._errors import wrong_type, wrong_value
 from quantal._granularity import Axes
 from quantal.dilution import Dilution, Vary
-from quantal.keys import Key
+from quantal.keys import Key, _integer
 from quantal.torch._apply import apply_coefficients, zeros
+from quantal.torch._draws import COUNTING
 from quantal.torch._functional import (
     check_axes,
     check_generator,
@@ -31,8 +30,6 @@ from quantal.torch._special_tensors import has_its_own_way, in_its_own_way
 from quantal.torch._tables import DeviceTables, tables
 
 __all__ = ["QSD", "DilutionLayer"]
-
-_COUNTING = threading.Lock()  # one for all layers, since a layer with a lock could not be copied
 
 
 class DilutionLayer(nn.Module):
@@ -119,7 +116,7 @@ class DilutionLayer(nn.Module):
     def calls(self, count: int) -> None:
         # One number in two guises: eager code must not meet torch.func, which forbids in-place
         # operations on what a function captures, and a graph takes nothing but tensors.
-        self._count = np.array(count, np.int64)
+        self._count = np.array(_integer("calls", count, 32), np.int64)
         with torch.inference_mode(False):  # it may count in training next
             self._calls = torch.from_numpy(self._count)
 
@@ -136,20 +133,16 @@ class DilutionLayer(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Dilute in training; return the input itself in evaluation and at a rate of 0."""
-        return self._dilute(input, self.broadcast_dims)
-
-    def _dilute(self, input: Tensor, broadcast_dims: Axes) -> Tensor:
         if not isinstance(input, Tensor):
             return self._record(input)
-        p_dims = self.p_broadcast_dims
+        dims, p_dims = self._dims_for(input), self.p_broadcast_dims
         if not self.training or self._limit == 0:
-            check_axes(input, broadcast_dims, p_dims)
+            check_axes(input, dims, p_dims)
             return input
         code = kind_of_code(input)
         if code is not Code.EAGER and has_its_own_way(input, code):
-            again = functools.partial(self._dilute, broadcast_dims=broadcast_dims)
-            return in_its_own_way(input, again, broadcast_dims, p_dims, self.inplace)
-        mask_shape, p_shape = check_input(input, broadcast_dims, p_dims)
+            return in_its_own_way(input, self.forward, dims, p_dims, self.inplace)
+        mask_shape, p_shape = check_input(input, dims, p_dims)
         if self._limit == 1:
             return zeros(input, self.inplace)
         looked_up, generator, calls = self._tables_for(input, code), self.generator, None
@@ -158,6 +151,10 @@ class DilutionLayer(nn.Module):
         return apply_coefficients(
             input, looked_up, mask_shape, p_shape, generator, self.inplace, code, calls
         )
+
+    def _dims_for(self, input: Tensor) -> Axes:
+        """Return the axes along which the units of an input share a coefficient."""
+        return self.broadcast_dims
 
     def _record(self, proxy: Any) -> Any:
         """Appear in a graph of torch.fx as one node, as torch's own layers do."""
@@ -187,7 +184,7 @@ class DilutionLayer(nn.Module):
             return generator, self._calls if isinstance(generator, Key) else None
         refuse_recomputation(generator)
         if isinstance(generator, Key):
-            with _COUNTING:
+            with COUNTING:
                 generator = generator.fold_in(self.calls)
                 self._count[...] += 1
         return generator, None

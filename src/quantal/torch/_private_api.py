@@ -66,6 +66,8 @@ _AnyDropout = getattr(
     nn.modules.dropout, "_DropoutNd", (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 )
 
+# Documented by torch, but not in the list of what the module exports.
+_is_tracing: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defined]
 # Not in torch before 2.7: there, what is exported in training mode cannot go on to ONNX.
 _is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
 
@@ -76,7 +78,7 @@ def kind_of_code(x: Tensor) -> Code:
     """Return in which kind of code a tensor is worked on."""
     if torch.compiler.is_compiling():
         return Code.RECORDED if _is_exporting() else Code.COMPILED
-    if torch.jit.is_tracing():
+    if _is_tracing():
         return Code.RECORDED
     if is_plain(x) and not (_transforms_active() or _modes_on_the_stack() or _is_old_batch(x)):
         return Code.EAGER
@@ -88,7 +90,7 @@ def runs_as_it_is(x: Tensor) -> bool:
 
     A dispatch mode may look on.
     """
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+    if torch.compiler.is_compiling() or _is_tracing():
         return False
     return (is_plain(x) or is_fake(x)) and not (_transforms_active() or _is_old_batch(x))
 

@@ -117,9 +117,9 @@ class KeyOnDevice:
         """Return the ciphers of the 64-bit counters from 0: two int32 words each."""
         # Signed words of the same bits, and filled, not copied, so that no device waits.
         signed = ((word ^ 2**31) - 2**31 for word in (key.word0, key.word1))
-        own = tuple(torch.full((1,), w, dtype=torch.int32, device=self.device) for w in signed)
+        word0, word1 = (torch.full((1,), w, dtype=torch.int32, device=self.device) for w in signed)
         counter = torch.arange(count, device=self.device)
-        return threefry2x32(own, ((counter >> 32).int(), counter.int()), _rotate)
+        return threefry2x32((word0, word1), ((counter >> 32).int(), counter.int()), _rotate)
 
 
 class KeyOnCPU(KeyOnDevice):

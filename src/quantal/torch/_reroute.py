@@ -107,21 +107,19 @@ def _between_layers(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-# Every function of torch that drops units.
-ROUTES: dict[Any, Route] = {
-    function: Route(function.__name__, diluting)
-    for function, diluting in {
-        F.dropout: _dropout,
-        F.dropout1d: functools.partial(_maps, QSD1d.single_sample),
-        F.dropout2d: functools.partial(_maps, QSD2d.single_sample),
-        F.dropout3d: functools.partial(_maps, QSD3d.single_sample),
-        torch.dropout: _bare_dropout,
-        torch.dropout_: _bare_dropout_,
-        F.scaled_dot_product_attention: scaled_dot_product_attention,
-        F.multi_head_attention_forward: multi_head_attention_forward,
-        torch.lstm: _between_layers(torch.lstm),
-        torch.gru: _between_layers(torch.gru),
-        torch.rnn_tanh: _between_layers(torch.rnn_tanh),
-        torch.rnn_relu: _between_layers(torch.rnn_relu),
-    }.items()
+# Every function of torch that drops units, and what takes its place.
+_DILUTING: dict[Any, Any] = {
+    F.dropout: _dropout,
+    F.dropout1d: functools.partial(_maps, QSD1d.single_sample),
+    F.dropout2d: functools.partial(_maps, QSD2d.single_sample),
+    F.dropout3d: functools.partial(_maps, QSD3d.single_sample),
+    torch.dropout: _bare_dropout,
+    torch.dropout_: _bare_dropout_,
+    F.scaled_dot_product_attention: scaled_dot_product_attention,
+    F.multi_head_attention_forward: multi_head_attention_forward,
+    torch.lstm: _between_layers(torch.lstm),
+    torch.gru: _between_layers(torch.gru),
+    torch.rnn_tanh: _between_layers(torch.rnn_tanh),
+    torch.rnn_relu: _between_layers(torch.rnn_relu),
 }
+ROUTES = {function: Route(function.__name__, own) for function, own in _DILUTING.items()}

@@ -65,14 +65,15 @@ def calls(module: nn.Module, scanner: Scanner) -> list[Call]:
     return [call for call in judged if call is not None]
 
 
-def _judged(call: SourceCall, module: nn.Module) -> Call | None:
+def _judged(call: SourceCall, module: Any) -> Call | None:
     """Return a call if it drops units."""
     target: Any = call.target if isinstance(call.target, Hashable) else UNKNOWN
     asked = any(keyword.arg in ("dropout", "dropout_p") for keyword in call.node.keywords)
     if target is UNKNOWN and asked:
         target = _ATTENTION.get(attention_implementation(module))
     if isinstance(target, MethodType) and target.__self__ is module and target.__func__ in _FORWARD:
-        return Call(call.written, module.p, ROUTES[_FORWARD[target.__func__]], "")
+        layer: Any = module
+        return Call(call.written, layer.p, ROUTES[_FORWARD[target.__func__]], "")
     route, unreached = ROUTES.get(target), ""
     if target in _OTHER_LAWS:
         unreached = "this function follows a law other than dropout's"

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from quantal._errors import wrong_value
+from quantal._granularity import Axes
 from quantal.torch._layers import DilutionLayer
 
 __all__ = ["QSD1d", "QSD2d", "QSD3d", "map_axes_as_torch"]
@@ -48,14 +49,13 @@ class _Maps(DilutionLayer):
     def __init_subclass__(cls) -> None:
         cls._own_dims = tuple(range(-len(cls.axes), 0))
 
-    def forward(self, input: Tensor) -> Tensor:
-        """Dilute in training; return the input itself in evaluation and at a rate of 0."""
+    def _dims_for(self, input: Tensor) -> Axes:
         if self._native is not None:  # what torch's layer has accepted here must go on to work
-            return self._dilute(input, map_axes_as_torch(input.ndim, self.single_sample))
+            return map_axes_as_torch(input.ndim, self.single_sample)
         if input.ndim - len(self.axes) not in (1, 2):
             maps = ", ".join(("C", *self.axes))
             raise wrong_value("x", f"a tensor of shape ({maps}) or (N, {maps})", tuple(input.shape))
-        return self._dilute(input, self.broadcast_dims)
+        return self.broadcast_dims
 
 
 class QSD1d(_Maps, nn.Dropout1d):

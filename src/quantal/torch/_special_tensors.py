@@ -41,8 +41,10 @@ def coefficients_like(
     if not is_distributed(x):
         return _look_up(tables, cells, levels, shared is not None)
     here: Any = levels
-    c = _look_up(tables, cells.to_local(), here.to_local(), shared is not None)
-    return type(x).from_local(
+    there: Any = cells
+    kind: Any = type(x)
+    c = _look_up(tables, there.to_local(), here.to_local(), shared is not None)
+    return kind.from_local(
         c, here.device_mesh, here.placements, shape=here.shape, stride=here.stride()
     )
 
@@ -62,7 +64,7 @@ def _entries(entries: Tensor, index: Tensor) -> Tensor:
 def _narrowed(x: Tensor, shape: Shape) -> Tensor:
     """Return a part of x that has this shape, where ones are the axes that share something."""
     for axis, size in enumerate(shape):
-        if size == 1:
+        if isinstance(size, int) and size == 1:  # a size of x itself may be a symbol
             x = x.narrow(axis, 0, 1)
     return x
 
@@ -115,7 +117,9 @@ def in_its_own_way(
         if axes != ():
             raise wrong_value(name, "() for a nested tensor, whose axes differ", axes)
     if x.layout == torch.jagged:
-        y = torch.nested.nested_tensor_from_jagged(dilute(x.values()), x.offsets(), x.lengths())
+        jagged: Any = x
+        values = dilute(jagged.values())
+        y = torch.nested.nested_tensor_from_jagged(values, jagged.offsets(), jagged.lengths())
     else:
         parts = x.unbind()
         flat = dilute(torch.cat([part.reshape(-1) for part in parts]))

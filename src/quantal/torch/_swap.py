@@ -80,7 +80,7 @@ class Rerouted(nn.Module):
         return _empty, (self._native,), self.__getstate__()
 
 
-def reroute(module: nn.Module, route: Route, alpha: float) -> None:
+def reroute(module: Any, route: Route, alpha: float) -> None:
     """Turn a module into one whose own code draws QSD where it calls a function of torch."""
     if not isinstance(module, Rerouted):
         native: Any = type(module)
@@ -89,17 +89,18 @@ def reroute(module: nn.Module, route: Route, alpha: float) -> None:
     module._qsd_alphas[route.name] = alpha
 
 
-def restore(module: nn.Module) -> None:
+def restore(module: Any) -> None:
     """Undo `to_qsd` and `reroute`; leave any other module alone."""
+    own: Any = module  # to which type checkers give the class that it has now
     if isinstance(module, Rerouted):
-        module.__class__ = module._native
-        del module._qsd_alphas
+        own.__class__ = own._native
+        del own._qsd_alphas
     elif isinstance(module, DilutionLayer) and module._native is not None:
-        rate, native = module.p, module._native
-        for name in module._added:
-            del module.__dict__[name]
-        module.__class__ = native
-        module.p = rate
+        rate, native = own.p, own._native
+        for name in own._added:
+            del own.__dict__[name]
+        own.__class__ = native
+        own.p = rate
 
 
 @functools.cache

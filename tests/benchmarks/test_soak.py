@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.soak import main
 from quantal.conformance import runner
-from quantal.conformance.soak import main
 
 
 def test_it_resumes_and_counts(

@@ -1,6 +1,6 @@
 """Count false alarms: many runs of the kit, each with a fresh seed, on implementations held right.
 
-    python -m quantal.conformance.soak numpy numpy-key reference --runs 300 --state soak.jsonl
+    python -m benchmarks.soak numpy numpy-key reference --runs 300 --state soak.jsonl
 
 Adapters take turns. Each run is a line of the state file, so a soak can be stopped, and goes on
 where it was; a run that fails is printed with the line that replays it.
@@ -49,7 +49,7 @@ def soak(specs: list[str], runs: int, state: Path, budget: float = 1e-6) -> list
 
 def main(argv: list[str] | None = None) -> int:
     """Soak, and say how many runs raised an alarm; exit code 1 if any did."""
-    parser = argparse.ArgumentParser(prog="python -m quantal.conformance.soak")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak")
     parser.add_argument("adapters", nargs="+", metavar="adapter")
     parser.add_argument("--runs", type=int, default=300)
     parser.add_argument("--budget", type=float, default=1e-6)
