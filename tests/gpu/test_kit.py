@@ -9,12 +9,12 @@ from quantal.torch import _launch, _self_check
 
 @pytest.fixture
 def wide_tiles(monkeypatch, on_cpu):
-    """Tiles of a million units: the interpreter takes as long for a small one.
+    """Tiles as large as the kit's calls: the interpreter takes almost as long for a small one.
 
     They are another stream by the same code; that of real tiles is NumPy's bit for bit, by
     test_streams.
     """
-    monkeypatch.setattr(_launch, "LANES", 2**17)
+    monkeypatch.setattr(_launch, "LANES", 2**14)
     monkeypatch.setattr(_self_check, "_found", {})
 
 
