@@ -59,15 +59,15 @@ def _data(settings: Settings) -> Data:
 
 
 def _outputs(run: Run, lower: float, rng: np.random.Generator):
-    def site_outputs(x, masks):
+    def outputs(x, masks):
         shape = (len(x), 5) if run.experiment.data == "ptb" else (len(x),)
         drawn = [
             np.maximum(rng.normal(lower - 0.8, 0.3 * lower, (*shape, 30 * site)), 0)
-            for site in range(1, len(run.experiment.sites) + 1)
+            for site in range(1, len(run.experiment.measured) + 1)
         ]
         return [values * (rng.random(values.shape) > 0.2) for values in drawn] if masks else drawn
 
-    return site_outputs
+    return lambda inputs, masks: (outputs(x, masks) for x in inputs)
 
 
 def _weights(rng: np.random.Generator) -> dict[str, np.ndarray]:

@@ -1,7 +1,6 @@
-"""QSD for JAX: `dilute` for any library.
+"""QSD for JAX: `dilute` for any library, and ``nnx``, ``linen``, ``equinox`` and ``haiku``.
 
-``nnx``, ``linen``, ``equinox`` and ``haiku`` are each for one library. They load when they are first
-used: importing this module loads none of the libraries.
+These load when they are first used: importing this module loads none of those libraries.
 """
 
 from typing import TYPE_CHECKING
@@ -23,6 +22,5 @@ if TYPE_CHECKING:
     from quantal.jax import linen as linen
     from quantal.jax import nnx as nnx
 
-__getattr__, __dir__ = submodules(
-    __name__, {"equinox": "equinox", "haiku": "haiku", "linen": "flax", "nnx": "flax"}
-)
+_NEEDS = {"equinox": "equinox", "haiku": "haiku", "linen": "flax", "nnx": "flax"}
+__getattr__, __dir__ = submodules(__name__, _NEEDS)
