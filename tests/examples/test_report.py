@@ -207,7 +207,11 @@ def test_the_change_of_the_outputs_is_relative_to_dropout(written):
 
 def test_no_change_is_given_of_a_mean_around_zero(tmp_path, monkeypatch):
     def signed(run, lower, rng):
-        return lambda x, masks: [lower * np.resize([1, -1], (len(x), 8))] * 3
+        def outputs(inputs, masks):
+            for x in inputs:
+                yield [lower * np.resize([1, -1], (len(x), 8))] * len(run.experiment.measured)
+
+        return outputs
 
     monkeypatch.setattr(synthetic, "_outputs", signed)
     grid("reviews-gru", [("dropout", None, None), ("qsd", None, None)], tmp_path, epochs=1)
@@ -261,7 +265,7 @@ def test_the_lines_of_the_demo(tmp_path):
     layers = [("dropout", None, None), ("qsd", None, None)]
     grid("digits-mlp", layers, tmp_path, seeds=8, epochs=3)
     lines = compare(tmp_path).splitlines()
-    assert len(lines) == 4
+    assert len(lines) == 6  # test cost, test error and training cost of each
     dropout, qsd = lines[:2]
     medians = [
         np.median([*condition.scores("test_cost").values()])
