@@ -21,6 +21,7 @@ NEEDS = {
     "src/quantal/jax/equinox": ("jax", "equinox"),
     "src/quantal/jax/haiku": ("jax", "haiku"),
     "src/quantal/jax": ("jax",),
+    "src/quantal/conformance/_on_device.py": ("torch",),
     "src/quantal/conformance/adapters/torch.py": ("torch",),
     "src/quantal/conformance/adapters/tensorflow.py": ("tensorflow",),
     "src/quantal/conformance/adapters/jax.py": ("jax",),

@@ -9,7 +9,7 @@ import nox
 
 nox.needs_version = ">=2026.10.20"  # which can run sessions side by side
 nox.options.default_venv_backend = "venv"
-nox.options.sessions = ["tests", "gpu", "lint", "types"]
+nox.options.sessions = ["tests", "lint", "types"]
 # While one installs, which keeps a single core busy, another tests.
 nox.options.parallel = 2
 nox.options.allow_parallel = True
@@ -120,7 +120,7 @@ def _run_part(session: nox.Session, part: Part) -> None:
     )  # fmt: skip
 
 
-@nox.session
+@nox.session(default=False)
 def gpu(session: nox.Session) -> None:
     """Test the kernels for GPUs without one: interpreted, and as machine code."""
     install(session, "test", "gpu")

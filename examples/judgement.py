@@ -165,11 +165,9 @@ def _above(claim: Claim, group: Sequence[Condition]) -> Judgement:
 
 def _rises(claim: Claim, group: Sequence[Condition]) -> Judgement:
     """Correlate α, that of dropout being infinite, with what is measured: Spearman's ρ."""
-    series = [
-        one
-        for one in group
-        if one.is_papers and one.rate == claim.own.rate and one.layer in ("qsd", "dropout")
-    ]
+    alike = [one for one in group if one.is_papers and one.rate == claim.own.rate]
+    series = [one for one in alike if one.layer in ("qsd", "dropout")]
+    series.sort(key=lambda one: one.alpha)
     pairs = [(one.alpha, value) for one in series for value in values(one, claim.of)]
     alphas, mine = zip(*pairs, strict=True)
     ranks = [sorted({*alphas}).index(alpha) for alpha in alphas]

@@ -22,7 +22,7 @@ _HEAD = """\
 # Results
 
 Made from the records in `{runs}` by `python -m examples report {runs} --page {page}`: no number \
-on this page is typed. {counts}
+of ours is typed. {counts}
 
 A claim is *reproduced* if runs like the paper's ({n} of each condition, all epochs, all data) \
 show it, by the paper's own test, with P < 0.05; *partly*, if they show it without that \
@@ -32,6 +32,7 @@ epochs are not judged. Z is that of the unpaired Wilcoxon rank-sum test without 
 ties, and is positive where what is named first is the lower; {n} runs against {n} that do not \
 overlap give 3.36. A run's score is the mean of its last 3 evaluations. The time is that of all \
 runs that a line compares, on a machine that did other work beside."""
+_NOTHING = ("", "–")
 _ORDER = ("not", "worse", "partly", "reproduced", "better", "no difference seen", "not run")
 
 
@@ -73,7 +74,8 @@ def _disagreements(judged: Sequence[Judgement]) -> Iterator[str]:
     if not wrong:
         yield "Nothing of what was run."
         return
-    yield table({"experiment": f"`{one.claim.experiment}`", **_line(one)} for one in wrong)
+    rows = ({"experiment": f"`{one.claim.experiment}`", **_line(one)} for one in wrong)
+    yield table(rows, _NOTHING)
 
 
 def _line(one: Judgement) -> dict[str, str]:
@@ -92,27 +94,30 @@ def _line(one: Judgement) -> dict[str, str]:
 
 
 def _section(plan: Experiment, judged: Sequence[Judgement], own: Found) -> Iterator[str]:
+    ordered = sorted(judged, key=lambda one: _ORDER.index(one.verdict))
+    commands: dict[str, int] = {}
+    yield table((_line(one) | _effort(one, commands) for one in ordered), _NOTHING)
+    if any(not one.claim.claimed for one in judged):
+        yield "\\* The paper makes no such claim; *better* or *worse* is what is named first."
     if not own:
         yield "Not run."
         return
-    ordered = sorted(judged, key=lambda one: _ORDER.index(one.verdict))
-    yield table(_line(one) | _effort(one) for one in ordered)
-    if any(not one.claim.claimed for one in judged):
-        yield "\\* The paper makes no such claim: *worse* is what is named first."
+    yield "\n".join(f"{number}. `{command}`" for command, number in commands.items())
     if plan.name == "mnist-mlp":
         yield from left_open(own)
     yield from _backends(plan, own)
     yield "### All conditions"
-    yield table(_condition(condition) for condition in own.values())
+    yield table((_condition(condition) for condition in own.values()), _NOTHING)
 
 
-def _effort(one: Judgement) -> dict[str, str]:
-    if not one.conditions:
-        return {"command": "–", "time": "–"}
-    commands = dict.fromkeys(_command(c) for c in _joined(one.conditions))
+def _effort(one: Judgement, commands: dict[str, int]) -> dict[str, str]:
+    """Return what it took: commands, by their numbers in a list, and time."""
+    needed = dict.fromkeys(_command(several) for several in _joined(one.conditions))
+    numbers = [str(commands.setdefault(line, len(commands) + 1)) for line in needed]
     times = [condition.seconds for condition in one.conditions]
     total = None if None in times else sum(time for time in times if time is not None)
-    return {"command": "<br>".join(f"`{c}`" for c in commands), "time": words.duration(total)}
+    spent = words.duration(total) if times else "–"
+    return {"command": ", ".join(numbers) or "–", "time": spent}
 
 
 def _joined(several: Sequence[Condition]) -> list[list[Condition]]:

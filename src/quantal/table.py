@@ -22,6 +22,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from quantal._arguments import instance
 from quantal._beta import Floats
 from quantal._beta_cells import cell_moments
 from quantal.dilution import Dilution
@@ -83,6 +84,7 @@ def _once(make: Callable[[Dilution], _Made]) -> Callable[[Dilution], _Made]:
 
     @functools.wraps(make)
     def made(dilution: Dilution) -> _Made:
+        instance("dilution", dilution, Dilution, "a quantal.Dilution")
         with lock:
             return cached(dilution)
 

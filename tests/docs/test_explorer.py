@@ -260,7 +260,9 @@ def test_text_can_be_read_in_both_schemes(page, scheme):
     feature = {"name": "prefers-color-scheme", "value": scheme}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
     try:
-        background = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+        background = browser.execute_script(
+            "return getComputedStyle(document.body).backgroundColor"
+        )
         assert (background == "rgb(255, 255, 255)") == (scheme == "light")
         for selector in ("h1", "#numbers td", ".hint", "a", ".key.dropout", "#controls label"):
             assert contrast(browser, browser.find_element(By.CSS_SELECTOR, selector)) >= 4.5

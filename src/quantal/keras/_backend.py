@@ -1,12 +1,15 @@
 """The module that draws for the backend that Keras runs on.
 
-Each of ``_on_tensorflow``, ``_on_jax`` and ``_on_torch`` has two functions:
+Each of ``_on_tensorflow``, ``_on_jax`` and ``_on_torch`` has these functions:
 
 ``dilute(x, law, source, axes, tables)``
     Dilute x by a law, drawing from a source.
 ``make_tables(law, shared)``
     Make what a layer keeps so that functions which are compiled already see a change of its law;
     None where there is no such thing.
+``masks_of_call(call, args)``, ``masks_of_function(run)``
+    Return the masks that are drawn without QSD by ``call(*args)``, of which nothing else is of
+    interest, or by ``run()``, which may do anything.
 """
 
 from __future__ import annotations

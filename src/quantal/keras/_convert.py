@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from quantal._selection import Alpha, Pattern, Selection
+from quantal._selection import Alpha, Pattern, Place, Selection
 from quantal.keras._find_sites import find_sites
 from quantal.keras._swap import Converted, mark_owners, restore
 from quantal.keras._walk import check_flag, check_model, forget_traces, walk
+from quantal.keras._watch import build, unknown_places
 from quantal.sites import Sites
 
 __all__ = ["convert", "revert", "sites"]
@@ -20,6 +21,7 @@ def convert(
     include: Pattern = None,
     exclude: Pattern = None,
     strict: bool = True,
+    example: Any = None,
 ) -> Any:
     """Swap the dropout of a model for QSD, keeping every rate.
 
@@ -36,6 +38,11 @@ def convert(
     strict : bool
         True: dropout that cannot be swapped is an error, and the model is left as it was.
         False: it is a warning, and that dropout stays.
+    example : optional
+        An input of the model, a tuple of its positional arguments, or a function (of the model, or
+        of nothing) that runs it as it is trained. This training pass is watched, and whatever
+        drops units in it and does not become QSD is named, wherever it stands. Afterwards
+        variables and random states are as they were; a model that was not built is built.
 
     Returns
     -------
@@ -54,7 +61,8 @@ def convert(
     """
     check_model(model)
     check_flag("strict", strict)
-    for place, law_alpha in Selection(alpha, include, exclude, strict).choose(find_sites(model)):
+    selection = Selection(alpha, include, exclude, strict)
+    for place, law_alpha in selection.choose(_places(model, example)):
         place.how(law_alpha)
     mark_owners(model)
     forget_traces(model)
@@ -82,8 +90,15 @@ def revert(model: Any) -> Any:
     return model
 
 
-def sites(model: Any) -> Sites:
+def sites(model: Any, *, example: Any = None) -> Sites:
     """Return every place of a model where units are dropped; printed, a table.
+
+    Parameters
+    ----------
+    model : keras.Model or keras.layers.Layer
+        The model.
+    example : optional
+        As in `convert`: what only a training pass shows is listed, too.
 
     Examples
     --------
@@ -98,4 +113,12 @@ def sites(model: Any) -> Sites:
     2 sites, 1 of them QSD
     """
     check_model(model)
-    return Sites(place.site for place in find_sites(model))
+    return Sites(place.site for place in _places(model, example))
+
+
+def _places(model: Any, example: Any) -> list[Place]:
+    if example is None:
+        return list(find_sites(model))
+    build(model, example)
+    found = list(find_sites(model))
+    return found + unknown_places(model, example, found)

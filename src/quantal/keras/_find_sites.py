@@ -20,7 +20,10 @@ __all__ = ["find_sites"]
 
 
 def find_sites(model: Any) -> Iterator[Place]:
-    """Yield every place; its ``how`` is a function that puts QSD of an alpha there."""
+    """Yield every place; its ``how`` is a function that puts QSD of an alpha there.
+
+    Out of reach, it is the function in whose code the place stands; None for the layer's ``call``.
+    """
     read_code = CodeReader(node.layer for node in walk(model))
     for node in walk_without_options(model):
         layer, kind = node.layer, type(node.layer).__name__
@@ -29,7 +32,7 @@ def find_sites(model: Any) -> Iterator[Place]:
             name = f"{node.name}/{option}".lstrip("/")
             reason = mixin_of(layer).missing(layer)  # type: ignore[union-attr]
             site = Site(name, kind, rate, known.get(option), unreached=reason)
-            yield Place(site, layer, partial(swap_option, layer, option))
+            yield Place(site, layer, None if reason else partial(swap_option, layer, option))
         if isinstance(layer, QSD):
             yield Place(Site.of(node.name, kind, layer.dilution), layer)
         elif type(layer) in LAYERS:
@@ -38,7 +41,7 @@ def find_sites(model: Any) -> Iterator[Place]:
             yield Place(Site(node.name, kind, layer.rate, unreached=_out_of_reach(layer)), layer)
         for found in read_code(layer):
             site = Site(node.name, found.kind, found.rate, unreached=found.reason)
-            yield Place(site, layer)
+            yield Place(site, layer, found.function)
 
 
 def _out_of_reach(layer: Any) -> str:

@@ -137,13 +137,16 @@ class QSD(keras.layers.Dropout):
         if not training or self.rate == 0:
             return inputs
         source = Source(self.seed, self.seed_generator)
-        axes = SharedAxes(self._shared_axes(tuple(inputs.shape)), self.p_broadcast_dims)
+        axes = SharedAxes(self._shared_axes(inputs.shape), self.p_broadcast_dims)
         return backend.dilute(inputs, self._dilution, source, axes, self._tables)
 
-    def _shared_axes(self, shape: Shape) -> tuple[int, ...]:
+    def _shared_axes(self, shape: Any) -> tuple[int, ...]:
         """Return the axes that share a coefficient, by noise_shape or broadcast_dims."""
         if self.noise_shape is None:
-            return self.broadcast_dims
+            return self.broadcast_dims  # the only case in which the rank may be unknown
+        if getattr(shape, "rank", 0) is None:
+            raise wrong_value("noise_shape", "None where the rank is unknown", self.noise_shape)
+        shape = tuple(shape)
         noise = (1,) * (len(shape) - len(self.noise_shape)) + self.noise_shape
         if len(noise) > len(shape) or any(
             n not in (None, 1) and size is not None and n != size

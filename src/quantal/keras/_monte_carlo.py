@@ -133,7 +133,7 @@ def predict_mc(
     with masks_on(model, native=native):
         for count in range(1, n + 1):  # Welford's recurrence
             y = model.predict(x, **arguments)
-            y = tree(np.asarray, y if output is None else output(y))
+            y = tree(keras.ops.convert_to_numpy, y if output is None else output(y))
             if samples:
                 kept.append(y)
             if count == 1:

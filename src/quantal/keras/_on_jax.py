@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import jax
+from collections.abc import Callable
+from typing import Any
 
+import jax
+import keras
+from jax import numpy as jnp
+
+from quantal._watch import NativeMask, StackFrame
 from quantal.dilution import Dilution
 from quantal.jax import dilute as jax_dilute
 from quantal.jax._random_bits import typed_key
+from quantal.jax._watch import native_draws
 from quantal.keras._draw import NOTHING_SHARED, SharedAxes, Source
 from quantal.keys import Key
 
@@ -33,6 +40,20 @@ def dilute(
         broadcast_dims=axes.coefficients,
         p_broadcast_dims=axes.probabilities,
     )
+
+
+def masks_of_call(call: Callable[..., Any], args: tuple[Any, ...]) -> list[NativeMask]:
+    """Return the masks that a call draws without QSD; it is traced, so that nothing happens."""
+    return [
+        NativeMask(draw.rate, tuple(StackFrame(*frame) for frame in draw.frames))
+        for draw in native_draws(call, *jax.tree.map(jnp.asarray, args))
+    ]
+
+
+def masks_of_function(run: Callable[[], Any]) -> list[NativeMask]:
+    """Return the masks that a function draws without QSD; it must be one that JAX can trace."""
+    with keras.StatelessScope():  # or what is traced would stay in variables
+        return masks_of_call(run, ())
 
 
 def _next_key(source: Source) -> jax.Array:

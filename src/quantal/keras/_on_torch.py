@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
+from quantal._watch import NativeMask
 from quantal.dilution import Dilution
 from quantal.keras._draw import NOTHING_SHARED, SharedAxes, Source
+from quantal.keras._torch_watch import native_masks
 from quantal.keys import Key
 from quantal.torch import dilute as torch_dilute
 
@@ -34,6 +39,17 @@ def dilute(
         broadcast_dims=axes.coefficients,
         p_broadcast_dims=axes.probabilities,
     )
+
+
+def masks_of_call(call: Callable[..., Any], args: tuple[Any, ...]) -> list[NativeMask]:
+    """Return the masks that a call draws without QSD; torch's own streams are left as they were."""
+    return masks_of_function(lambda: call(*args))
+
+
+def masks_of_function(run: Callable[[], Any]) -> list[NativeMask]:
+    """Return the masks that a function draws without QSD; torch's own streams are left alone."""
+    with torch.random.fork_rng():
+        return native_masks(run)
 
 
 @torch.compiler.disable  # which knows no generators

@@ -30,6 +30,7 @@ class InCode(NamedTuple):
     kind: str
     rate: float
     reason: str
+    function: FunctionType
 
 
 class CodeReader:
@@ -59,19 +60,22 @@ class CodeReader:
         if not layer.built:
             for call in self._building.calls(owner):
                 if _makes_dropout(call) and (call.function, call.line) not in lines:
-                    yield InCode(call.written, _rate(call, 0), _LATER)
+                    yield InCode(call.written, _rate(call, 0), _LATER, call.function)
 
     def _in_call(self, call: SourceCall) -> Iterator[InCode]:
         if _makes_dropout(call):
-            yield InCode(call.written, _rate(call, 0), f"a layer made in {call.where}")
+            reason = f"a layer made in {call.where}"
+            yield InCode(call.written, _rate(call, 0), reason, call.function)
         elif isinstance(call.target, keras.layers.Layer):
             if id(call.target) not in self._tracked:
                 for part in walk(call.target):
                     if isinstance(part.layer, NATIVE) and not hasattr(part.layer, "alpha"):
                         reason = f"a layer that Keras does not track, called in {call.where}"
-                        yield InCode(type(part.layer).__name__, part.layer.rate, reason)
+                        kind = type(part.layer).__name__
+                        yield InCode(kind, part.layer.rate, reason, call.function)
         elif not call.followed and _is_dropout(call):
-            yield InCode(call.written, _rate(call, 1), f"a function called in {call.where}")
+            reason = f"a function called in {call.where}"
+            yield InCode(call.written, _rate(call, 1), reason, call.function)
 
 
 def _scanner(construction: tuple[str, ...]) -> Scanner:
@@ -104,7 +108,8 @@ def _without_source(function: FunctionType, place: str) -> Iterator[InCode]:
     """Yield what a function mentions that was typed in, or loaded from a file."""
     for name in function.__code__.co_names:
         if _FUNCTION.match(name):
-            yield InCode(name, math.nan, f"a function called in {place}, which has no source")
+            reason = f"a function called in {place}, which has no source"
+            yield InCode(name, math.nan, reason, function)
 
 
 def _rate(call: SourceCall, position: int) -> float:

@@ -20,7 +20,16 @@ from quantal.keras._reroute import mixin_of, walk_without_options
 from quantal.keras._spatial import Spatial, SpatialQSD1D, SpatialQSD2D, SpatialQSD3D
 from quantal.keras._walk import walk
 
-__all__ = ["LAYERS", "Converted", "alphas", "mark_owners", "restore", "swap_layer", "swap_option"]
+__all__ = [
+    "LAYERS",
+    "Converted",
+    "alphas",
+    "mark_owners",
+    "put_back",
+    "restore",
+    "swap_layer",
+    "swap_option",
+]
 
 LAYERS: dict[type, type[QSD]] = {
     keras.layers.Dropout: QSD,
@@ -180,6 +189,25 @@ def _as_it_was(layer: Any) -> Iterator[None]:
     finally:
         for part, cls in zip(parts, classes, strict=True):
             _set_class(part, cls)
+
+
+@contextmanager
+def put_back(model: Any) -> Iterator[None]:
+    """Have every layer of a model as it was afterwards: its class, and its attributes."""
+    before = [
+        (node.layer, type(node.layer), dict(vars(node.layer)), alphas(node.layer))
+        for node in walk(model)
+    ]
+    try:
+        yield
+    finally:
+        for layer, cls, attributes, by_option in before:
+            _set_class(layer, cls)
+            vars(layer).clear()
+            vars(layer).update(attributes)
+            if "_alphas" in attributes:
+                attributes["_alphas"].clear()
+                attributes["_alphas"].update(by_option)
 
 
 def _convert_again(layer: Any, found: list[Any]) -> list[Any]:

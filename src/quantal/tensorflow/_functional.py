@@ -12,7 +12,7 @@ import tensorflow as tf
 from quantal._errors import FLOATING, wrong_type, wrong_value
 from quantal._granularity import Axes, coefficient_shapes
 from quantal.dilution import Dilution, Vary
-from quantal.keys import Key
+from quantal.keys import CELLS, Key
 from quantal.table import shared_table, table
 from quantal.tensorflow._random_bits import (
     Keys,
@@ -27,7 +27,8 @@ from quantal.tensorflow._random_bits import (
     look_up,
 )
 
-__all__ = ["check_input", "coefficients", "constants", "dilute", "multiply", "tables", "zeros"]
+__all__ = ["check_input", "coefficients", "constants", "dilute", "multiply", "table_shapes"]
+__all__ += ["tables", "zeros"]
 
 
 @tf.autograph.experimental.do_not_convert
@@ -138,6 +139,13 @@ def tables(dilution: Dilution, shared: bool) -> tuple[Any, Any]:
         drawn = shared_table(dilution)
         return drawn.keep_below.astype(np.int64), drawn.values
     return table(dilution).values, np.int64(table(dilution).threshold)
+
+
+def table_shapes(shared: bool) -> list[tuple[tuple[int, ...], tf.DType]]:
+    """Return the shapes and dtypes of `tables`."""
+    if shared:
+        return [((CELLS,), tf.int64), ((CELLS,), tf.float32)]
+    return [((2, CELLS), tf.float32), ((), tf.int64)]
 
 
 @functools.lru_cache(maxsize=64)

@@ -12,7 +12,7 @@ from quantal.keys import Key
 from quantal.torch import _fused
 from quantal.torch._draws import SharedDraw, UnitDraw, draw, draw_by_key_in_graph
 from quantal.torch._private_api import Code, is_plain, kind_of_code
-from quantal.torch._product import product
+from quantal.torch._product import product, product_without_graph
 from quantal.torch._random_bits import Shape, source
 from quantal.torch._special_tensors import (
     coefficients_like,
@@ -137,13 +137,7 @@ class _Multiply(torch.autograd.Function):
         ctx.inplace = inplace
         if inplace:
             ctx.mark_dirty(x)
-        return _Multiply.product(x, drawn.look_up(tables, Code.EAGER), inplace)
-
-    @staticmethod
-    def product(x: Tensor, c: Tensor, inplace: bool = False) -> Tensor:
-        if c.shape == x.shape and c.dtype == x.dtype and x.is_contiguous() and not inplace:
-            return c.mul_(x)  # spares a tensor
-        return product(x, c, inplace)
+        return product_without_graph(x, drawn.look_up(tables, Code.EAGER), inplace)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
@@ -154,7 +148,7 @@ class _Multiply(torch.autograd.Function):
         elif torch.is_grad_enabled():  # create_graph=True
             gradient = _Multiply.apply(upstream, ctx.tables, drawn, False)
         else:
-            gradient = _Multiply.product(upstream, drawn.look_up(ctx.tables, code))
+            gradient = product_without_graph(upstream, drawn.look_up(ctx.tables, code))
         return gradient, None, None, None
 
     @staticmethod

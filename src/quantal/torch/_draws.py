@@ -7,6 +7,7 @@ again: `UnitDraw` two bytes a unit, `SharedDraw` one.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -15,10 +16,14 @@ from torch import Tensor
 
 from quantal.keys import Key
 from quantal.torch._private_api import Code
+from quantal.torch._product import casts_apart
 from quantal.torch._random_bits import KeyOnDevice, Shape, TorchStream, source
 from quantal.torch._tables import DeviceTables
 
-__all__ = ["Shape", "SharedDraw", "UnitDraw", "draw", "draw_by_key_in_graph"]
+__all__ = ["COUNTING", "Shape", "SharedDraw", "UnitDraw", "draw", "draw_by_key_in_graph"]
+
+COUNTING = threading.Lock()
+"""Held while the calls of a layer with a key are counted: of two threads, none draws as another."""
 
 
 class UnitDraw(NamedTuple):
@@ -40,7 +45,7 @@ class UnitDraw(NamedTuple):
 
     def look_up(self, tables: DeviceTables, code: Code) -> Tensor:
         """Return the coefficients, a new tensor."""
-        found = _select(tables.values, self.cell.int().add_(self.start))
+        found = _select(tables.values, self.cell, self.start)
         # No view where it is returned to users: torch lets nobody write into those of a Function.
         return found.resize_(self.shape) if code is Code.EAGER else found.view(self.shape)
 
@@ -61,7 +66,7 @@ class SharedDraw(NamedTuple):
 
     def look_up(self, tables: DeviceTables, code: Code) -> Tensor:
         """Return the coefficients, a new tensor."""
-        kept = _select(tables.values, self.cell.view(-1).int().add_(tables.second))
+        kept = _select(tables.values, self.cell.view(-1), tables.second)
         return torch.where(self.keep, kept.view(self.cell.shape), 0)
 
 
@@ -77,11 +82,14 @@ def draw(
         second = integers.levels(()) < tables.thresholds
         return UnitDraw(cell, torch.where(second, tables.second, tables.first), mask_shape)
     cell = integers.shared_indices(p_shape)
-    keep_below = _select(tables.thresholds, cell.int().add_(tables.first)).view(p_shape)
+    keep_below = _select(tables.thresholds, cell, tables.first).view(p_shape)
     return SharedDraw(cell.view(p_shape), integers.levels(mask_shape) < keep_below)
 
 
-def _select(entries: Tensor, index: Tensor) -> Tensor:
+def _select(entries: Tensor, cell: Tensor, start: Tensor) -> Tensor:
+    """Return the entries of int16 cells of the row that starts there."""
+    # With an axis, the int32 is what the sum is in.
+    index = cell.int().add_(start) if casts_apart(cell) else cell + start.view(1)
     # On CPUs, index_select with int32 is the fastest gather by far.
     return entries.index_select(0, index)
 
@@ -107,8 +115,9 @@ def draw_by_key_in_graph(
     """
     key = Key(word0, word1)
     if calls is not None:
-        key = key.fold_in(int(calls))
-        calls.add_(1)
+        with COUNTING:
+            key = key.fold_in(int(calls))
+            calls.add_(1)
     made = DeviceTables(*tables)
     cell, other, *_ = draw(made, mask_shape, p_shape, source(key, made.values.device, Code.EAGER))
     return cell, other

@@ -20,7 +20,7 @@ from quantal.keys import Key
 from quantal.torch import _launch, _self_check
 from quantal.torch._order import by_axes, empty, in_order, is_dense, lies
 from quantal.torch._private_api import is_fake, runs_as_it_is
-from quantal.torch._product import product
+from quantal.torch._product import product, product_without_graph
 from quantal.torch._tables import DeviceTables
 
 __all__ = ["draw_seed", "multiply", "multiply_by_seed", "serves"]
@@ -120,7 +120,7 @@ class _Multiply(torch.autograd.Function):
         if inplace:
             ctx.mark_dirty(x)
         if not own:
-            return product(x, drawn.coefficients(ctx.order, seed), inplace)
+            return product_without_graph(x, drawn.coefficients(ctx.order, seed), inplace)
         return drawn.write(x if inplace else torch.empty_like(x), x, ctx.order, seed)
 
     @staticmethod

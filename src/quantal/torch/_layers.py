@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ from quantal._granularity import Axes
 from quantal.dilution import Dilution, Vary
 from quantal.keys import Key, _integer
 from quantal.torch._apply import apply_coefficients, zeros
+from quantal.torch._draws import COUNTING
 from quantal.torch._functional import (
     check_axes,
     check_generator,
@@ -30,8 +30,6 @@ from quantal.torch._special_tensors import has_its_own_way, in_its_own_way
 from quantal.torch._tables import DeviceTables, tables
 
 __all__ = ["QSD", "DilutionLayer"]
-
-_COUNTING = threading.Lock()  # one for all layers, since a layer with a lock could not be copied
 
 
 class DilutionLayer(nn.Module):
@@ -186,7 +184,7 @@ class DilutionLayer(nn.Module):
             return generator, self._calls if isinstance(generator, Key) else None
         refuse_recomputation(generator)
         if isinstance(generator, Key):
-            with _COUNTING:
+            with COUNTING:
                 generator = generator.fold_in(self.calls)
                 self._count[...] += 1
         return generator, None

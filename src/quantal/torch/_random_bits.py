@@ -13,13 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantal.keys import LEVELS, Key, threefry2x32
+from quantal.keys import CELLS, LEVELS, Key, threefry2x32
 from quantal.torch._private_api import Code
 
 __all__ = ["KeyOnCPU", "KeyOnDevice", "Shape", "TorchStream", "source"]
 
 Shape = Sequence[int]
 _SIGN = -(2**63)
+# Where integers of 64 bits are random in all of them. On Apple's devices, 32 bits are, and the rest
+# copies the sign; of others nothing is known.
+_WHOLE_WORDS = {"cpu", "cuda", "xpu"}
 
 
 def source(
@@ -56,6 +59,8 @@ class TorchStream:
     def indices(self, shape: Shape) -> Tensor:
         """Return 16 random bits an element, in one dimension: a number of 64 bits serves four."""
         count = math.prod(shape)
+        if self.device.type not in _WHOLE_WORDS:
+            return self._randint(-CELLS // 2, CELLS // 2, (count,), torch.int16)
         cells = self._words(-(-count // 4)).view(torch.int16)
         # A graph serves sizes that are multiples of four, and others.
         return cells.narrow(0, 0, count) if self.code is Code.COMPILED or count % 4 else cells

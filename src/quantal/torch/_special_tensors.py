@@ -64,7 +64,7 @@ def _entries(entries: Tensor, index: Tensor) -> Tensor:
 def _narrowed(x: Tensor, shape: Shape) -> Tensor:
     """Return a part of x that has this shape, where ones are the axes that share something."""
     for axis, size in enumerate(shape):
-        if size == 1:
+        if isinstance(size, int) and size == 1:  # a size of x itself may be a symbol
             x = x.narrow(axis, 0, 1)
     return x
 
