@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from quantal._errors import wrong_type
+from quantal.jax._monte_carlo import check_arrays
 
 __all__ = ["Example", "runner"]
 
@@ -42,6 +43,7 @@ def runner(
         args, kwargs = (), example
     leaves, structure = jax.tree.flatten((args, kwargs))
     places = [i for i, leaf in enumerate(leaves) if hasattr(leaf, "dtype")]
+    check_arrays("example", [leaves[i] for i in places])
 
     def run(model: Any, arrays: list[Any]) -> list[Any]:
         filled = list(leaves)

@@ -9,18 +9,27 @@ import jax
 from jax import lax
 from jax import numpy as jnp
 
-from quantal._arguments import flag
+from quantal._arguments import flag, integer
 from quantal._errors import wrong_type
 
-__all__ = ["check_options", "mean_and_std"]
+__all__ = ["check_arrays", "checked_count", "mean_and_std"]
 
 
-def check_options(samples: Any, output: Any, call: Any = None) -> None:
-    """Check the options that `predict_mc` has in all libraries."""
+def checked_count(n: Any, samples: Any, output: Any, call: Any = None) -> int:
+    """Return how many predictions are asked for; check the options of `predict_mc` besides."""
     flag("samples", samples)
     for name, function in (("output", output), ("call", call)):
         if not (function is None or callable(function)):
             raise wrong_type(name, "a function or None", function)
+    return integer("n", n, "an integer of at least 2 and below 2**31", 2, 2**31)
+
+
+def check_arrays(name: str, tree: Any) -> None:
+    """Raise where something is no array or tree of arrays."""
+    try:
+        jax.eval_shape(lambda tree: tree, tree)
+    except (TypeError, ValueError, OverflowError):
+        raise wrong_type(name, "an array, or a tree of arrays", tree) from None
 
 
 def mean_and_std(

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 import operator
-import sys
-import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,8 +15,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from quantal._watch import StackFrame, in_package
 from quantal.jax._functional import DILUTE
-from quantal.jax._private_api import Frame, frames_of
+from quantal.jax._private_api import frames_of
 from quantal.sites import Site
 
 __all__ = ["QSD", "Draw", "each_line_once", "every_draw", "native_draws"]
@@ -53,19 +52,19 @@ class Draw(NamedTuple):
         What drew it, such as ``"Dropout"``, ``"dot_product_attention_weights"`` or ``"bernoulli"``.
     rate : float
         With which rate, NaN where that cannot be told.
-    frames : tuple of Frame
+    frames : tuple of StackFrame
         Where, the innermost first.
     """
 
     kind: str
     rate: float
-    frames: tuple[Frame, ...]
+    frames: tuple[StackFrame, ...]
 
     @property
-    def frame(self) -> Frame | None:
+    def frame(self) -> StackFrame | None:
         """The line of the user's code that it comes from; None if it cannot be told."""
-        outside = [frame for frame in self.frames if not _in_package(frame, "jax", "quantal")]
-        own = [frame for frame in outside if not _in_package(frame, *_LIBRARIES)]
+        outside = [frame for frame in self.frames if not in_package(frame, "jax", "quantal")]
+        own = [frame for frame in outside if not in_package(frame, *_LIBRARIES)]
         return next(iter(own or outside), None)
 
     @property
@@ -157,8 +156,8 @@ def _value(var: Any, numbers: Mapping[Any, float]) -> float:
 
 def _draw_of(equation: Any, kept: float = math.nan) -> Draw:
     frames = tuple(frames_of(equation))
-    inner = next((f for f in frames if not _in_package(f, "jax")), None)
-    if inner is None or not _in_package(inner, *_LIBRARIES):
+    inner = next((f for f in frames if not in_package(f, "jax")), None)
+    if inner is None or not in_package(inner, *_LIBRARIES):
         return Draw("bernoulli", math.nan, frames)
     # The libraries ask for the probability to keep a unit; it comes as a float32.
     kind = inner.function.partition(".")[0].removesuffix("_impl").replace("__call__", "Dropout")
@@ -170,7 +169,7 @@ def _is_sampler(equation: Any, called: str | None) -> bool:
     if called is None or called in _SAMPLERS or not hasattr(jax.random, called.lstrip("_")):
         return False
     frames = frames_of(equation)
-    return any(_in_package(f, "jax") and "random" in f.file for f in frames[:12])
+    return any(in_package(f, "jax") and "random" in f.file for f in frames[:12])
 
 
 def _to_bool(equation: Any) -> bool:
@@ -190,12 +189,3 @@ def _programs_in(equation: Any) -> Iterator[Any]:
 def _aligned(kinds: list[str], count: int) -> list[str]:
     """Return the kinds of a program's inputs; the first of an operation may be for itself."""
     return [_PLAIN] * (count - len(kinds)) + kinds[len(kinds) - min(count, len(kinds)) :]
-
-
-def _in_package(frame: Frame, *packages: str) -> bool:
-    """Return whether a line stands in one of these packages, or in Python's own library."""
-    standard = str(sysconfig.get_path("stdlib"))
-    if frame.file.startswith(standard) and "site-packages" not in frame.file:
-        return True
-    files = (getattr(sys.modules.get(name), "__file__", None) for name in packages)
-    return any(frame.file.startswith(str(Path(file).parent) + "/") for file in files if file)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, TypeAlias
 
 import jax
@@ -88,8 +89,11 @@ def table_of(law: Dilution | UnknownLaw | Law, kind: Any) -> Any:
 
 
 def is_random(rate: Rate) -> bool:
-    """Return whether a dilution of this rate needs a key: not at the rates 0 and 1."""
-    return isinstance(rate, jax.Array | Law) or 0 < rate < 1
+    """Return whether a dilution of this rate needs a key: not at the rates 0 and 1.
+
+    What is no rate at all is not refused here.
+    """
+    return isinstance(rate, jax.Array | Law) or (isinstance(rate, Real) and 0 < rate < 1)
 
 
 def mode(name: str, value: Any) -> bool | None:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 from jax import numpy as jnp
 
+from quantal._watch import StackFrame
 from quantal.keys import threefry2x32 as portable_threefry2x32
 
-__all__ = ["Frame", "attention_weights", "frames_of", "haiku_dropout", "threefry2x32"]
+__all__ = ["attention_weights", "frames_of", "haiku_dropout", "threefry2x32"]
 
 Pair = tuple[jax.Array, jax.Array]
 
@@ -55,15 +56,7 @@ def attention_weights() -> Callable[..., Any] | None:
     return dot_product_attention_weights
 
 
-class Frame(NamedTuple):
-    """A line of code that was running."""
-
-    file: str
-    line: int
-    function: str
-
-
-def frames_of(equation: Any) -> list[Frame]:
+def frames_of(equation: Any) -> list[StackFrame]:
     """Return the lines from which an operation of a program comes, the innermost first.
 
     ``source_info.traceback`` of the equations of a jaxpr. Without it, native dropout is counted,
@@ -71,7 +64,7 @@ def frames_of(equation: Any) -> list[Frame]:
     """
     traceback = getattr(getattr(equation, "source_info", None), "traceback", None)
     return [
-        Frame(frame.file_name, frame.line_num, frame.function_name)
+        StackFrame(frame.file_name, frame.line_num, frame.function_name)
         for frame in getattr(traceback, "frames", ())
     ]
 

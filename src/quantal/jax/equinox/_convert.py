@@ -78,7 +78,6 @@ def revert(model: Model) -> Model:
     >>> bool(eqx.tree_equal(revert(convert(model, alpha=1.0)), model))
     True
     """
-
     places(model)  # complains of what is no model
 
     def swap(node: Any) -> Any:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from typing import cast
+from typing import Any, cast
 
 import equinox as eqx
 import jax
+import numpy as np
 
 from quantal._errors import wrong_type, wrong_value
 from quantal._granularity import Axes
@@ -99,8 +100,8 @@ class QSD(eqx.nn.Dropout):
         mode("deterministic", deterministic)
         super().__init__(cast("float", p), inference, deterministic=deterministic)
         self.alpha = StaticNumber(alpha) if isinstance(alpha, numbers.Real) else alpha
-        self.broadcast_dims = broadcast_dims
-        self.p_broadcast_dims = p_broadcast_dims
+        self.broadcast_dims = _hashable(broadcast_dims)
+        self.p_broadcast_dims = _hashable(p_broadcast_dims)
         self.vary = vary
         self.unit_mean = unit_mean
 
@@ -150,3 +151,9 @@ class QSD(eqx.nn.Dropout):
             broadcast_dims=self.broadcast_dims,
             p_broadcast_dims=self.p_broadcast_dims,
         )
+
+
+def _hashable(axes: Axes) -> Axes:
+    """Return axes as a static field can hold them, since Equinox compares these."""
+    listed: Any = axes.tolist() if isinstance(axes, jax.Array | np.ndarray) else axes
+    return tuple(listed) if isinstance(listed, list) else listed

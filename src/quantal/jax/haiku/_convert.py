@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import haiku as hk
 import jax
 
-from quantal._errors import wrong_type
 from quantal._arguments import flag
+from quantal._errors import wrong_type
 from quantal._selection import Alpha, Pattern, Place, Selection
 from quantal.jax._example import Example, runner
 from quantal.jax._watch import unknown_places

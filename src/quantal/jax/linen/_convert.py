@@ -118,6 +118,9 @@ def sites(module: nn.Module, *args: Any, example: Example = None, **kwargs: Any)
     1 site, 0 of them QSD
     """
     check_module(module)
+    if example is None and not (args or kwargs):
+        expected = "inputs, or a function of the module; or else the arguments of module.init"
+        raise wrong_type("example", expected, example)
     return Sites(place.site for place in _places(module, args, kwargs, example))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,8 +12,8 @@ import numpy as np
 from flax import linen as nn
 
 from quantal._arguments import flag, instance
-from quantal._prediction import Prediction, count_of_draws, nothing_to_draw
-from quantal.jax._monte_carlo import check_options, mean_and_std
+from quantal._prediction import Prediction, nothing_to_draw
+from quantal.jax._monte_carlo import check_arrays, checked_count, mean_and_std
 from quantal.jax._random_bits import typed_key
 from quantal.jax.linen._convert import check_module
 from quantal.jax.linen._intercept import Tally, intercepting
@@ -102,12 +102,13 @@ def predict_mc(
     '1.3 ± 1.5'
     """
     check_module(module)
-    check_options(samples, output)
+    instance("variables", variables, Mapping, "a mapping of variables, as from module.init")
+    check_arrays("x", x)
     native = flag("native", native)
     arrays = {name for name, value in kwargs.items() if _is_arrays(value)}
     traced = {name: kwargs[name] for name in arrays}
     static = tuple((name, value) for name, value in kwargs.items() if name not in arrays)
-    n, key, held = count_of_draws(n), typed_key(key), _Static(module)
+    n, key, held = checked_count(n, samples, output), typed_key(key), _Static(module)
     return Prediction(
         *_predict(held, n, native, output, samples, static, variables, x, traced, key)
     )
