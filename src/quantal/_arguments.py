@@ -43,7 +43,7 @@ def number(name: str, value: Any, expected: str) -> float:
     """
     if type(value) is float:  # nearly always, and a layer may ask in each step
         return value
-    scalar = getattr(value, "shape", None) == () and _kind(value) in ("float", "int", "uint")
+    scalar = _asked(value, "shape") == () and _kind(value) in ("float", "int", "uint")
     # bool is a Real to Python, but rate=True is always a mistake.
     if isinstance(value, bool | np.bool_) or not (isinstance(value, numbers.Real) or scalar):
         raise wrong_type(name, expected, value)
@@ -137,7 +137,7 @@ def floats(name: str, value: Any, expected: str = "numbers") -> NDArray[np.float
         if given.dtype.kind not in "fiuO":  # an O is a Fraction, or a large integer
             raise TypeError
         return given.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # also whatever somebody's own class raises when it is asked for an array
         raise wrong_type(name, expected, value) from None
 
 
@@ -160,7 +160,7 @@ def broadcasts(smaller: tuple[int, ...], larger: tuple[int, ...]) -> bool:
 
 def _integers(name: str, value: Any, expected: str, most: int) -> list[int]:
     """Return one or several integers; of more than ``most``, only one more."""
-    single = not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0
+    single = not isinstance(value, Iterable) or _asked(value, "ndim") == 0
     try:
         listed = [value] if single else list(itertools.islice(value, most + 1))
         if any(isinstance(each, bool | np.bool_) for each in listed):
@@ -175,8 +175,16 @@ def _integers(name: str, value: Any, expected: str, most: int) -> list[int]:
 
 def _kind(value: Any) -> str:
     """Return the kind of an array's numbers, by the name that every framework has for it."""
-    name = str(getattr(value, "dtype", "")).rpartition(".")[2]
+    name = str(_asked(value, "dtype")).rpartition(".")[2]
     return name.rstrip("0123456789").removeprefix("b")  # bfloat16, too
+
+
+def _asked(value: Any, name: str) -> Any:
+    """Return an attribute, None if there is none, or if somebody's own class raises."""
+    try:
+        return getattr(value, name, None)
+    except Exception:
+        return None
 
 
 def _product(sizes: list[int]) -> int:
