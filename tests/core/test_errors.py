@@ -87,7 +87,7 @@ class Forever:
 
 
 # Not integers of a middling size, of which some are the shapes of arrays that fill the memory.
-integers = st.integers().filter(lambda n: abs(n) < 1000 or abs(n) > 2**70)
+integers = st.integers().filter(lambda n: abs(n) < 50 or abs(n) > 2**70)
 numbers = st.one_of(integers, st.floats(), st.fractions(), st.decimals(), st.complex_numbers())
 NASTY = [
     None, True, False, np.True_, "", "x", "0.5", b"1", 10**400, -(10**400), 10**5000,
@@ -100,10 +100,15 @@ NASTY = [
     object(), object, len, lambda x: x, Hostile(), Forever(), Ellipsis, NotImplemented,
     np.random.default_rng(0), np.random.RandomState(0), np.random, LAW, quantal.key(1), X,
 ]  # fmt: skip
+no_integers = st.one_of(
+    npst.floating_dtypes(), npst.complex_number_dtypes(), npst.boolean_dtypes(),
+    npst.datetime64_dtypes(), npst.byte_string_dtypes(), npst.unicode_string_dtypes(),
+)  # fmt: skip
 anything = st.one_of(
     numbers,
     st.lists(numbers, max_size=3),
-    npst.arrays(npst.scalar_dtypes(), npst.array_shapes(max_dims=3, max_side=3)),
+    npst.arrays(no_integers, npst.array_shapes(max_dims=3, max_side=3)),
+    npst.arrays(np.int16, npst.array_shapes(max_dims=2, max_side=3), elements=st.integers(-9, 9)),
 )
 
 
