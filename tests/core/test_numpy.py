@@ -175,3 +175,36 @@ def test_gradient_of_the_reference_is_that_of_its_forward_pass():
         assert gradient[i] == pytest.approx(np.sum(rise * upstream) / (2 * h), rel=1e-6, abs=1e-9)
     half = reference.forward(x.astype(np.float16), drawn)
     assert half.dtype == np.float16
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_what_is_dropped_is_zero_even_if_it_was_not_finite(dtype):
+    x = np.array([1.0, np.inf, -np.inf, np.nan] * 64, dtype)
+    c = quantal.dilute(np.ones_like(x), 0.5, 1.0, rng=quantal.key(0))
+    y = quantal.dilute(x, 0.5, 1.0, rng=quantal.key(0))
+    assert np.all(y[c == 0] == 0)
+    np.testing.assert_array_equal(y[c > 0], (x[c > 0] * c[c > 0]).astype(dtype))
+    drawn = reference.draw(Dilution(0.5, 1.0), x.shape, np.random.default_rng(0))
+    for product in (reference.forward, reference.backward):
+        y = product(x, drawn)
+        assert y.dtype == dtype
+        assert np.all(y[drawn.c == 0] == 0)
+        np.testing.assert_array_equal(np.isfinite(y[drawn.m]), np.isfinite(x[drawn.m]))
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+def test_a_matrix_is_diluted_unit_by_unit():
+    x = np.arange(1.0, 10).reshape(3, 3)
+    y = quantal.dilute(np.matrix(x), 0.5, 1.0, rng=quantal.key(0))
+    assert type(y) is np.matrix
+    np.testing.assert_array_equal(np.asarray(y), quantal.dilute(x, 0.5, 1.0, rng=quantal.key(0)))
+
+
+@pytest.mark.parametrize("vary", ["pq", "p", "q"])
+@pytest.mark.parametrize("alpha", [5e-324, 1e-3, 0.5, 1e300, 1e308])
+@pytest.mark.parametrize("rate", [5e-324, 1e-300, 0.5, 1 - 2.0**-53])
+def test_the_recipe_has_no_gaps(rate, alpha, vary):
+    law = Dilution(rate, alpha, vary=vary)
+    drawn = reference.draw(law, (100,), np.random.default_rng(0))
+    for part in drawn:
+        assert np.all(np.isfinite(part))

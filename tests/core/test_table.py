@@ -1,6 +1,8 @@
 """The tables against the exact law, and the literal recipe against both."""
 
 import math
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -133,6 +135,74 @@ def test_extremes_of_both_parameters_together(rate, alpha, vary):
         assert np.all(np.isfinite(values))
         assert np.all(np.diff(values) >= 0)
         assert np.all((values >= 0) & (values <= np.float32(law.ceiling)))
+
+
+# From the smallest rate that a float can hold to the largest below 1, and the same for alpha.
+FAR_RATES = (
+    5e-324,
+    1e-300,
+    1e-20,
+    2e-15,
+    1e-9,
+    0.3,
+    0.999,
+    0.999999,
+    1 - 1e-9,
+    1 - 1e-12,
+    1 - 2.0**-53,
+)
+FAR_ALPHAS = (5e-324, 1e-30, 1e-9, 1e-3, 0.2, 10.0, 1e3, 1e5, 2e5, 1e9, 1e12, 1e13, 1e100, 1e308)
+
+
+@pytest.mark.parametrize("vary", ["pq", "q"])
+@pytest.mark.parametrize("alpha", FAR_ALPHAS)
+@pytest.mark.parametrize("rate", FAR_RATES)
+def test_every_law_that_floats_can_hold(rate, alpha, vary):
+    law = Dilution(rate, alpha, vary=vary)
+    made, shared = table.table(law), table.shared_table(law)
+    second, keep = made.threshold / LEVELS, shared.keep_below / LEVELS
+    chosen = np.array([1 - second, second])
+    for values in (made.values, shared.values):
+        assert np.all(np.isfinite(values))
+        assert np.all(np.diff(values) >= 0)
+        assert values.max() <= np.float32(law.ceiling)
+    # A unit is kept with a probability of whole 2⁻⁴⁶ths, 16 bits and 30: half of one is the error
+    # of the rate, and against the probability itself that of the mean, beside float32's.
+    resolution = 2.0**-47
+    assert abs(chosen @ np.mean(made.values == 0, axis=1) - rate) <= resolution
+    assert abs(1 - keep.mean() - rate) <= resolution
+    relative = 2.0**-23 + 1.01 * resolution / law.retain
+    assert chosen @ made.values.mean(axis=1, dtype=float) == pytest.approx(law.mean, rel=relative)
+    assert np.mean(keep * shared.values) == pytest.approx(law.mean, rel=relative)
+
+
+def test_a_fork_while_another_thread_makes_a_table():
+    """The child has the lock, but not the thread that would open it."""
+    code = """
+import os, signal, threading, time
+import quantal.table
+from quantal import Dilution, table
+making, original = threading.Event(), table._kept_means
+def slow(*law):
+    making.set()
+    time.sleep(1)
+    return original(*law)
+table._kept_means = slow
+threading.Thread(target=table.table, args=(Dilution(0.5, 1.0),)).start()
+making.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(30)
+    table._kept_means = original
+    table.table(Dilution(0.5, 1.0)), table.shared_table(Dilution(0.5, 1.0))
+    os._exit(0)
+print(os.waitpid(child, 0)[1])
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+    assert done.stdout.strip() == "0"
 
 
 def test_tables_are_read_only_and_made_once_even_by_many_threads(monkeypatch):

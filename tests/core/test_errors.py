@@ -1,0 +1,176 @@
+"""Whatever is passed to the core's public functions: they do it, or raise the one error of the house.
+
+That is a TypeError or a ValueError which says the argument, what was expected and what was received.
+"""
+
+import contextlib
+import decimal
+import fractions
+import math
+import re
+
+import hypothesis.extra.numpy as npst
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import quantal
+from quantal import Dilution, Key, reference
+from quantal import numpy as on_numpy
+from quantal.table import shared_table, table
+
+FORM = re.compile(r"(\w+): expected .+ Received: (\1=.|no alpha)", re.DOTALL)
+X = np.ones((2, 3), np.float32)
+LAW = Dilution(0.5, 1.0)
+DRAWN = reference.draw(LAW, (2, 3), np.random.default_rng(0))
+
+# Each function with arguments that are right; one of them at a time is then wrong.
+FUNCTIONS = {
+    "Dilution": (Dilution, {"rate": 0.5, "alpha": 1.0, "vary": "pq", "unit_mean": False}),
+    "with_mean_gain": (Dilution.with_mean_gain, {"rate": 0.5, "gain": 1.2}),
+    "moment": (LAW.moment, {"k": 2}),
+    "pdf": (LAW.pdf, {"c": 0.5}),
+    "cdf": (LAW.cdf, {"c": 0.5}),
+    "ppf": (LAW.ppf, {"u": 0.5}),
+    "sample": (LAW.sample, {"shape": 3, "rng": np.random.default_rng(0)}),
+    "key": (quantal.key, {"seed": 0}),
+    "Key": (Key, {"word0": 0, "word1": 0}),
+    "fold_in": (quantal.key(0).fold_in, {"n": 1}),
+    "split": (quantal.key(0).split, {"n": 2}),
+    "blocks": (quantal.key(0).blocks, {"start": 0, "count": 2}),
+    "bits": (quantal.key(0).bits, {"shape": 2}),
+    "levels": (quantal.key(0).levels, {"shape": 2}),
+    "indices": (quantal.key(0).indices, {"shape": (2, 3)}),
+    "table": (table, {"dilution": LAW}),
+    "shared_table": (shared_table, {"dilution": LAW}),
+    "coefficients": (
+        on_numpy.coefficients,
+        {"dilution": LAW, "mask_shape": (2, 3), "p_shape": (1, 3), "rng": quantal.key(0)},
+    ),
+    "draw": (
+        reference.draw,
+        {
+            "dilution": LAW, "shape": (2, 3), "rng": np.random.default_rng(0),
+            "broadcast_dims": (), "p_broadcast_dims": (0,),
+        },
+    ),
+    "forward": (reference.forward, {"x": X, "drawn": DRAWN}),
+    "backward": (reference.backward, {"upstream": X, "drawn": DRAWN}),
+    **{
+        f"dilute of {module.__name__}": (
+            module.dilute,
+            {
+                "x": X, "rate": 0.5, "alpha": 1.0, "rng": quantal.key(0), "training": True,
+                "vary": "pq", "unit_mean": False, "broadcast_dims": (), "p_broadcast_dims": (0,),
+            },
+        )
+        for module in (quantal, on_numpy)
+    },
+}  # fmt: skip
+PLACES = [(function, name) for function, (_, right) in FUNCTIONS.items() for name in right]
+
+
+class Hostile:
+    """Raises whatever is done with it."""
+
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+    def __repr__(self):
+        raise RuntimeError
+
+
+class Forever:
+    def __iter__(self):
+        return iter(int, 1)
+
+
+# Not integers of a middling size, of which some are the shapes of arrays that fill the memory.
+integers = st.integers().filter(lambda n: abs(n) < 50 or abs(n) > 2**70)
+numbers = st.one_of(integers, st.floats(), st.fractions(), st.decimals(), st.complex_numbers())
+NASTY = [
+    None, True, False, np.True_, "", "x", "0.5", b"1", 10**400, -(10**400), 10**5000,
+    fractions.Fraction(1, 3), decimal.Decimal("0.5"), 1j, math.inf, math.nan,
+    np.float16(0.5), np.int64(2), np.uint8(1), np.datetime64("2020-01-01"), np.str_("x"),
+    np.array(0.5), np.array(2), np.array(True), np.array(1j), np.array([0, 1]),
+    np.array([[0, 1]]), np.array(["x"]), np.array([None]), np.ones((2, 3), bool),
+    np.ma.masked_array([1.0, 2.0], [True, False]), np.array([(1, 2)], "i4,i4"), np.empty((0, 3)),
+    [], (), {}, set(), [[1], [2, 3]], [10**400], [None], ["x"], range(3), iter([0]),
+    object(), object, len, lambda x: x, Hostile(), Forever(), Ellipsis, NotImplemented,
+    np.random.default_rng(0), np.random.RandomState(0), np.random, LAW, quantal.key(1), X,
+]  # fmt: skip
+no_integers = st.one_of(
+    npst.floating_dtypes(), npst.complex_number_dtypes(), npst.boolean_dtypes(),
+    npst.datetime64_dtypes(), npst.byte_string_dtypes(), npst.unicode_string_dtypes(),
+)  # fmt: skip
+anything = st.one_of(
+    numbers,
+    st.lists(numbers, max_size=3),
+    npst.arrays(no_integers, npst.array_shapes(max_dims=3, max_side=3)),
+    npst.arrays(np.int16, npst.array_shapes(max_dims=2, max_side=3), elements=st.integers(-9, 9)),
+)
+
+
+def call_wrongly(function, name, wrong):
+    call, right = FUNCTIONS[function]
+    message = None
+    with contextlib.suppress(Warning), np.errstate(all="ignore"):
+        try:
+            call(**{**right, name: wrong})
+        except (TypeError, ValueError) as error:
+            message = str(error)
+    assert message is None or (FORM.match(message) and len(message) < 1000), message[:200]
+
+
+@pytest.mark.parametrize(("function", "name"), PLACES)
+def test_one_form_for_every_nasty_argument(function, name):
+    for wrong in NASTY:
+        call_wrongly(function, name, wrong)
+
+
+@settings(deadline=None, max_examples=40, derandomize=True)
+@pytest.mark.parametrize(("function", "name"), PLACES)
+@given(wrong=anything)
+def test_one_form_for_every_wrong_argument(function, name, wrong):
+    call_wrongly(function, name, wrong)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Dilution(10**400, 1), r"rate: expected a number in \[0, 1\]\. Received: rate=1000"),
+        (lambda: Dilution(0.5, 10**5000), "alpha: expected .* Received: alpha=<an integer of"),
+        (lambda: quantal.key(0).indices(-1), "shape: expected a size of at least 0, or several"),
+        (lambda: quantal.dilute(X, 0.5, 1.0, training="x"), "training: expected True or False"),
+        (lambda: quantal.dilute(X, 0.5, 1.0, broadcast_dims=np.array([5])), "broadcast_dims: expected"),
+        (lambda: quantal.dilute(X, 0.5, 1.0, broadcast_dims=True), "broadcast_dims: expected"),
+        (lambda: quantal.dilute(np.random.default_rng(0), 0.5, 1.0), "x: expected a floating-point array"),
+        (lambda: LAW.moment(10**400), "k: expected an integer of at least 0"),
+        (lambda: LAW.ppf("0.5"), "u: expected numbers"),
+        (lambda: table("x"), "dilution: expected a quantal.Dilution"),
+        (lambda: reference.forward(np.ones((3, 2)), DRAWN), "x: expected an array that coefficients"),
+    ],
+)  # fmt: skip
+def test_mistakes_that_were_once_something_else(call, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()
+
+
+def test_numbers_of_every_kind_are_numbers():
+    for half in (
+        fractions.Fraction(1, 2),
+        np.float16(0.5),
+        np.array(0.5),
+        np.array(0.5, np.float32),
+    ):
+        assert Dilution(half, 1) == Dilution(0.5, np.array(1)) == Dilution(0.5, 1)
+    np.testing.assert_array_equal(quantal.key(0).bits(np.int64(2)), quantal.key(0).bits(2))
+    np.testing.assert_array_equal(
+        quantal.key(0).bits([np.uint8(2), 3]), quantal.key(0).bits((2, 3))
+    )
+    one, other = (
+        quantal.dilute(X, 0.5, 1.0, rng=quantal.key(0), broadcast_dims=axes)
+        for axes in (np.array([0, 1]), (0, 1))
+    )
+    np.testing.assert_array_equal(one, other)
