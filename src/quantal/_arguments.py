@@ -43,15 +43,13 @@ def number(name: str, value: Any, expected: str) -> float:
     """
     if type(value) is float:  # nearly always, and a layer may ask in each step
         return value
-    scalar = getattr(value, "shape", None) == () and _kind(value) in ("float", "int", "uint")
-    # bool is a Real to Python, but rate=True is always a mistake.
-    if isinstance(value, bool | np.bool_) or not (isinstance(value, numbers.Real) or scalar):
-        raise wrong_type(name, expected, value)
     try:
+        if not _is_number(value):
+            raise TypeError
         return float(value)
     except OverflowError:
         raise wrong_value(name, expected, value) from None
-    except TypeError:  # a number that is known only when a compiled function runs
+    except Exception:  # also a number that is known only when a compiled function runs
         raise wrong_type(name, expected, value) from None
 
 
@@ -67,7 +65,7 @@ def integer(name: str, value: Any, expected: str, low: int, below: int) -> int:
         if isinstance(value, bool | np.bool_):
             raise TypeError
         found = operator.index(value)
-    except TypeError:
+    except Exception:  # a TypeError, or what somebody's own class raises
         raise wrong_type(name, expected, value) from None
     if not low <= found < below:
         raise wrong_value(name, expected, value)
@@ -160,8 +158,8 @@ def broadcasts(smaller: tuple[int, ...], larger: tuple[int, ...]) -> bool:
 
 def _integers(name: str, value: Any, expected: str, most: int) -> list[int]:
     """Return one or several integers; of more than ``most``, only one more."""
-    single = not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0
     try:
+        single = not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0
         listed = [value] if single else list(itertools.islice(value, most + 1))
         if any(isinstance(each, bool | np.bool_) for each in listed):
             raise TypeError
@@ -171,6 +169,15 @@ def _integers(name: str, value: Any, expected: str, most: int) -> list[int]:
     if len(found) > most:
         raise wrong_value(name, expected, value)
     return found
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value is a real number, or an array without axes that holds one."""
+    if isinstance(value, bool | np.bool_):  # a Real to Python, but rate=True is always a mistake
+        return False
+    if isinstance(value, numbers.Real):
+        return True
+    return getattr(value, "shape", None) == () and _kind(value) in ("float", "int", "uint")
 
 
 def _kind(value: Any) -> str:
