@@ -95,7 +95,7 @@ def dilute(
            [2.8753822, 0.       , 1.8864882, 0.       ]], dtype=float32)
     """
     for base in type(x).__mro__:
-        backend = _BACKENDS.get(base.__module__.partition(".")[0])
+        backend = _BACKENDS.get(str(base.__module__).partition(".")[0])
         if backend is not None:
             adapter = importlib.import_module(backend.module)
             source = {backend.source: rng}
