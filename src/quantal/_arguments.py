@@ -20,9 +20,11 @@ from quantal._errors import wrong_type, wrong_value
 __all__ = [
     "array",
     "axes",
+    "axis_numbers",
     "broadcasts",
     "flag",
     "floats",
+    "function_or_none",
     "instance",
     "integer",
     "number",
@@ -93,6 +95,12 @@ def instance(name: str, value: Any, kind: type[_Kind] | tuple[type, ...], expect
     return value  # type: ignore[return-value]
 
 
+def function_or_none(name: str, value: Any) -> None:
+    """Refuse what is neither a function nor None."""
+    if not (value is None or callable(value)):
+        raise wrong_type(name, "a function or None", value)
+
+
 def shape(name: str, value: Any) -> tuple[int, ...]:
     """Return the shape of an array, given as one size or as a sequence of them.
 
@@ -126,6 +134,23 @@ def axes(name: str, value: Any, ndim: int) -> frozenset[int]:
     if len(counted) < len(listed):
         raise wrong_value(name, expected, value)
     return counted
+
+
+def axis_numbers(name: str, value: Any) -> tuple[int, ...]:
+    """Return axes as integers; whether an array has them will be seen when there is one.
+
+    Examples
+    --------
+    >>> axis_numbers("broadcast_dims", np.array([0, -1])), axis_numbers("broadcast_dims", 2)
+    ((0, -1), (2,))
+    """
+    if type(value) is tuple and not value:  # nearly always
+        return value
+    expected = "an axis or a tuple of axes"
+    found = _integers(name, value, expected, 64)
+    if any(abs(axis) >= 2**31 for axis in found):
+        raise wrong_value(name, expected, value)
+    return tuple(found)
 
 
 def floats(name: str, value: Any, expected: str = "numbers") -> NDArray[np.float64]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from quantal._errors import wrong_type, wrong_value
+from quantal._arguments import flag, function_or_none, integer
 from quantal._selection import Place
 
 __all__ = ["Prediction", "count_of_draws", "nothing_to_draw", "places_that_draw"]
@@ -44,24 +44,24 @@ class Prediction(_MeanAndStd):
         return made
 
 
-def count_of_draws(n: Any) -> int:
-    """Return how many Monte-Carlo predictions are asked for.
+def count_of_draws(n: Any, samples: Any = False, **functions: Any) -> int:
+    """Return how many Monte-Carlo predictions are asked for; check the options beside it.
 
     Examples
     --------
     >>> count_of_draws(1)
     Traceback (most recent call last):
-    ValueError: n: expected an integer of at least 2. Received: n=1
+    ValueError: n: expected an integer of at least 2 and below 2**31. Received: n=1
     """
-    if isinstance(n, bool) or not hasattr(n, "__index__"):
-        raise wrong_type("n", "an integer of at least 2", n)
-    if n.__index__() < 2:
-        raise wrong_value("n", "an integer of at least 2", n)
-    return int(n.__index__())
+    flag("samples", samples)
+    for name, function in functions.items():
+        function_or_none(name, function)
+    return integer("n", n, "an integer of at least 2 and below 2**31", 2, 2**31)
 
 
 def places_that_draw(places: Iterable[Place], native: bool) -> list[Place]:
     """Return the places that draw in `masks_on`: those of QSD, and with ``native`` all of them."""
+    flag("native", native)
     drawing = [place for place in places if native or place.site.alpha is not None]
     if not drawing:
         raise nothing_to_draw(native)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
+from quantal._arguments import flag
 from quantal._errors import ALPHA, wrong_type
 from quantal.dilution import Dilution
 from quantal.sites import Site, UnreachedWarning
@@ -82,7 +83,7 @@ class Selection:
         self.alpha: Alpha = alpha
         self._include = None if include is None else _choices("include", include)
         self._exclude = [] if exclude is None else _choices("exclude", exclude)
-        self._strict = strict
+        self._strict = flag("strict", strict)
 
     def __call__(self, name: str, module: Any) -> bool:
         """Whether the place of this name is to be swapped."""

@@ -97,12 +97,11 @@ def test_one_form_for_every_wrong_argument(function, name, wrong, complaint):
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_something_is_refused_by_each(function, hostile):
+def test_what_is_right_works_and_something_is_refused(function):
     call, right = FUNCTIONS[function]
     call(**right)
     with pytest.raises((TypeError, ValueError), match=r"^\w+: expected .* Received: "):
-        for wrong in hostile:
-            call(**right | {next(iter(right)): wrong})
+        call(**right | {next(iter(right)): object()})
 
 
 @pytest.mark.parametrize(

@@ -9,19 +9,9 @@ import jax
 from jax import lax
 from jax import numpy as jnp
 
-from quantal._arguments import flag, integer
 from quantal._errors import wrong_type
 
-__all__ = ["check_arrays", "checked_count", "mean_and_std"]
-
-
-def checked_count(n: Any, samples: Any, output: Any, call: Any = None) -> int:
-    """Return how many predictions are asked for; check the options of `predict_mc` besides."""
-    flag("samples", samples)
-    for name, function in (("output", output), ("call", call)):
-        if not (function is None or callable(function)):
-            raise wrong_type(name, "a function or None", function)
-    return integer("n", n, "an integer of at least 2 and below 2**31", 2, 2**31)
+__all__ = ["check_arrays", "mean_and_std"]
 
 
 def check_arrays(name: str, tree: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from quantal._selection import Alpha, Pattern, Place, Selection
 from quantal.keras._find_sites import find_sites
 from quantal.keras._swap import Converted, mark_owners, restore
-from quantal.keras._walk import check_flag, check_model, forget_traces, walk
+from quantal.keras._walk import check_model, forget_traces, walk
 from quantal.keras._watch import build, unknown_places
 from quantal.sites import Sites
 
@@ -60,7 +60,6 @@ def convert(
     <Dropout name=drop, built=True>
     """
     check_model(model)
-    check_flag("strict", strict)
     selection = Selection(alpha, include, exclude, strict)
     for place, law_alpha in selection.choose(_places(model, example)):
         place.how(law_alpha)

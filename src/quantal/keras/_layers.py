@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import operator
-from collections.abc import Iterable
 from typing import Any
 
 import keras
 
+from quantal._arguments import axis_numbers
 from quantal._errors import wrong_type, wrong_value
 from quantal._granularity import Axes, coefficient_shapes
 from quantal.dilution import Dilution, Vary
@@ -83,10 +82,10 @@ class QSD(keras.layers.Dropout):
         keras.layers.Layer.__init__(self, **kwargs)
         dilution = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
         self.noise_shape = _noise_shape(noise_shape)
-        self.broadcast_dims = _axes("broadcast_dims", broadcast_dims)
+        self.broadcast_dims = axis_numbers("broadcast_dims", broadcast_dims)
         if noise_shape is not None and self.broadcast_dims:
             raise wrong_value("noise_shape", "None where broadcast_dims is given", noise_shape)
-        self.p_broadcast_dims = _axes("p_broadcast_dims", p_broadcast_dims)
+        self.p_broadcast_dims = axis_numbers("p_broadcast_dims", p_broadcast_dims)
         self.seed = _seed(seed)
         if dilution.rate > 0:
             self.seed_generator = _generator(seed)
@@ -197,13 +196,6 @@ def alpha_to_json(alpha: float) -> float | str:
 def alpha_from_json(alpha: Any) -> Any:
     """Return the alpha of a configuration."""
     return math.inf if alpha == "inf" else alpha
-
-
-def _axes(name: str, axes: Any) -> tuple[int, ...]:
-    try:
-        return tuple(operator.index(a) for a in (axes if isinstance(axes, Iterable) else (axes,)))
-    except TypeError:
-        raise wrong_type(name, "an axis or a tuple of axes", axes) from None
 
 
 def _seed(seed: Any) -> Any:

@@ -10,13 +10,13 @@ from typing import Any
 import keras
 import numpy as np
 
-from quantal._errors import wrong_type
+from quantal._arguments import flag
 from quantal._prediction import Prediction, count_of_draws, nothing_to_draw
 from quantal.keras._layers import QSD
 from quantal.keras._reroute import DilutedCell, DilutedHeads, gate_masks, mixin_of, rates
 from quantal.keras._source_scan import NATIVE
 from quantal.keras._swap import alphas
-from quantal.keras._walk import check_flag, check_model, forget_traces, walk
+from quantal.keras._walk import check_model, forget_traces, walk
 
 __all__ = ["masks_on", "predict_mc"]
 
@@ -53,7 +53,7 @@ def masks_on(model: Any, *, native: bool = False) -> Iterator[Any]:
     True
     """
     check_model(model)
-    check_flag("native", native)
+    flag("native", native)
     changed: list[tuple[Any, str]] = []
 
     def change(layer: Any, method: str, into: Callable[..., Any]) -> None:
@@ -123,10 +123,7 @@ def predict_mc(
     ((2, 4), (2, 4))
     """
     check_model(model, keras.Model)
-    check_flag("samples", samples)
-    if output is not None and not callable(output):
-        raise wrong_type("output", "a function of what the model predicts, or None", output)
-    n = count_of_draws(n)
+    n = count_of_draws(n, samples, output=output)
     arguments = {"verbose": 0, **arguments}
     tree = keras.tree.map_structure
     kept = []

@@ -10,7 +10,7 @@ import keras
 from quantal._errors import wrong_type
 from quantal.keras._private_api import children, parts
 
-__all__ = ["Node", "check_flag", "check_model", "forget_traces", "walk"]
+__all__ = ["Node", "check_model", "forget_traces", "walk"]
 
 
 class Node(NamedTuple):
@@ -48,12 +48,6 @@ def check_model(model: Any, kind: type = keras.layers.Layer) -> None:
         layer = kind is keras.layers.Layer
         expected = "a keras.Model or keras.layers.Layer" if layer else "a keras.Model"
         raise wrong_type("model", expected, type(model))
-
-
-def check_flag(name: str, value: Any) -> None:
-    """Refuse what is neither True nor False."""
-    if not isinstance(value, bool):
-        raise wrong_type(name, "True or False", value)
 
 
 def forget_traces(model: Any) -> None:

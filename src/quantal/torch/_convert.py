@@ -11,7 +11,7 @@ from torch import nn
 
 from quantal._selection import Alpha, Pattern, Place, Selection
 from quantal.dilution import Dilution
-from quantal.torch._find_sites import places
+from quantal.torch._find_sites import check_model, places
 from quantal.torch._swap import Change, reroute, restore, to_qsd
 
 __all__ = ["convert", "revert"]
@@ -77,6 +77,7 @@ def revert(model: Model) -> Model:
     >>> revert(convert(nn.Dropout(0.2), alpha=0.2))
     Dropout(p=0.2, inplace=False)
     """
+    check_model(model)
     for module in list(model.modules()):
         restore(module)
     return model

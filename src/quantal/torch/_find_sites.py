@@ -20,7 +20,7 @@ from quantal.torch._reroute import ROUTES, Route
 from quantal.torch._source_scan import calls, new_scanner
 from quantal.torch._swap import Change, Rerouted, layer_change
 
-__all__ = ["places", "sites"]
+__all__ = ["check_model", "places", "sites"]
 
 
 def sites(model: nn.Module) -> Sites:
@@ -49,10 +49,15 @@ def sites(model: nn.Module) -> Sites:
     return Sites(place.site for place in places(model))
 
 
-def places(model: nn.Module) -> Iterator[Place]:
-    """Walk through the places of a model; where one can be converted, ``how`` is a `Change`."""
+def check_model(model: Any) -> None:
+    """Refuse what is no model."""
     if not isinstance(model, nn.Module):
         raise wrong_type("model", "a torch.nn.Module", model)
+
+
+def places(model: nn.Module) -> Iterator[Place]:
+    """Walk through the places of a model; where one can be converted, ``how`` is a `Change`."""
+    check_model(model)
     scanner = new_scanner()
     for name, module in model.named_modules():
         kind = type(module).__name__

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
+from quantal._arguments import axis_numbers, flag
 from quantal._errors import FLOATING, wrong_type, wrong_value
 from quantal._granularity import Axes, coefficient_shapes
 from quantal.dilution import Dilution, Vary
@@ -78,9 +79,10 @@ def dilute(
     law = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
     check_tensor(x)
     check_generator(generator)
-    if not isinstance(training, bool):
-        raise wrong_type("training", "True or False", training)
-    if not training or law.rate == 0:
+    flag("inplace", inplace)
+    broadcast_dims = axis_numbers("broadcast_dims", broadcast_dims)
+    p_broadcast_dims = axis_numbers("p_broadcast_dims", p_broadcast_dims)
+    if not flag("training", training) or law.rate == 0:
         check_axes(x, broadcast_dims, p_broadcast_dims)
         return x
     code = kind_of_code(x)
@@ -128,6 +130,8 @@ def check_input(
 def number(value: Any) -> Any:
     """Return the number in an array or tensor without axes; anything else as it is."""
     if isinstance(value, (Tensor, np.ndarray)) and value.ndim == 0:
+        if isinstance(value, Tensor) and value.is_meta:  # there is no number in it
+            return value
         return value.item()
     return value
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from quantal._arguments import axis_numbers, flag
 from quantal._errors import wrong_type, wrong_value
 from quantal._granularity import Axes
 from quantal.dilution import Dilution, Vary
@@ -63,9 +64,9 @@ class DilutionLayer(nn.Module):
         if p is None:
             p = 0.5 if rate is None else rate
         check_generator(generator)
-        self.inplace = inplace
+        self.inplace = flag("inplace", inplace)
         self.broadcast_dims = broadcast_dims
-        self.p_broadcast_dims = p_broadcast_dims
+        self._p_broadcast_dims = _as_given("p_broadcast_dims", p_broadcast_dims)
         self.generator = generator
         self.calls = 0
         self._device = torch.device("cpu")
@@ -106,6 +107,25 @@ class DilutionLayer(nn.Module):
     @alpha.setter
     def alpha(self, alpha: float) -> None:
         self.dilution = dataclasses.replace(self._dilution, alpha=number(alpha))
+
+    @property
+    def broadcast_dims(self) -> Axes:
+        """The axes along which one coefficient is shared."""
+        return self._broadcast_dims
+
+    @broadcast_dims.setter
+    def broadcast_dims(self, axes: Axes) -> None:
+        self._broadcast_dims = _as_given("broadcast_dims", axes)
+
+    @property
+    def p_broadcast_dims(self) -> Axes:
+        """The axes along which only the retain probability is shared."""
+        return self._p_broadcast_dims
+
+    @p_broadcast_dims.setter
+    def p_broadcast_dims(self, axes: Axes) -> None:
+        self._p_broadcast_dims = _as_given("p_broadcast_dims", axes)
+        self._make_tables(self._device)
 
     @property
     def calls(self) -> int:
@@ -212,7 +232,7 @@ class DilutionLayer(nn.Module):
     @property
     def _shared(self) -> bool:
         """Whether units share retain probabilities."""
-        return self.p_broadcast_dims == 0 or bool(self.p_broadcast_dims)
+        return self._p_broadcast_dims != ()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> DilutionLayer:
         super()._apply(fn, recurse)
@@ -243,6 +263,12 @@ class DilutionLayer(nn.Module):
         if not self.training or self._limit == 0:
             return nn.Identity()
         raise wrong_value("training", "False for torch.jit.script: call eval() first", True)
+
+
+def _as_given(name: str, axes: Axes) -> Axes:
+    """Return one axis as an integer, which prints as it was written, and several as a tuple."""
+    numbers = axis_numbers(name, axes)
+    return numbers[0] if isinstance(axes, int) else numbers
 
 
 class QSD(DilutionLayer, nn.Dropout):

@@ -126,7 +126,7 @@ def predict_mc(
     >>> mean.shape, std.shape
     (torch.Size([3]), torch.Size([3]))
     """
-    n = count_of_draws(n)
+    n = count_of_draws(n, samples, output=output)
     named = isinstance(x, Mapping)
     args = () if named else tuple(x) if isinstance(x, tuple | list) else (x,)
     kept = []

@@ -10,8 +10,8 @@ import equinox as eqx
 import jax
 
 from quantal._arguments import flag
-from quantal._prediction import Prediction, places_that_draw
-from quantal.jax._monte_carlo import checked_count, mean_and_std
+from quantal._prediction import Prediction, count_of_draws, places_that_draw
+from quantal.jax._monte_carlo import mean_and_std
 from quantal.jax._random_bits import typed_key
 from quantal.jax.equinox._find_sites import is_dropout, places
 from quantal.jax.equinox._layer import QSD
@@ -96,7 +96,7 @@ def predict_mc(
     >>> f"{mean[0]:.1f} ± {std[0]:.1f}"
     '1.4 ± 1.5'
     """
-    n, key = checked_count(n, samples, output, call), typed_key(key)
+    n, key = count_of_draws(n, samples, output=output, call=call), typed_key(key)
     call = call or _call
     with masks_on(model, native=native) as drawing:
         return Prediction(*_predict(drawing, x, key, n, call, output, samples))

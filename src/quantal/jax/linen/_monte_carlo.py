@@ -12,8 +12,8 @@ import numpy as np
 from flax import linen as nn
 
 from quantal._arguments import flag, instance
-from quantal._prediction import Prediction, nothing_to_draw
-from quantal.jax._monte_carlo import check_arrays, checked_count, mean_and_std
+from quantal._prediction import Prediction, count_of_draws, nothing_to_draw
+from quantal.jax._monte_carlo import check_arrays, mean_and_std
 from quantal.jax._random_bits import typed_key
 from quantal.jax.linen._convert import check_module
 from quantal.jax.linen._intercept import Tally, intercepting
@@ -108,7 +108,7 @@ def predict_mc(
     arrays = {name for name, value in kwargs.items() if _is_arrays(value)}
     traced = {name: kwargs[name] for name in arrays}
     static = tuple((name, value) for name, value in kwargs.items() if name not in arrays)
-    n, key, held = checked_count(n, samples, output), typed_key(key), _Static(module)
+    n, key, held = count_of_draws(n, samples, output=output), typed_key(key), _Static(module)
     return Prediction(
         *_predict(held, n, native, output, samples, static, variables, x, traced, key)
     )

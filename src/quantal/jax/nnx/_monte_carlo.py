@@ -12,8 +12,8 @@ from flax import nnx
 from jax import numpy as jnp
 
 from quantal._arguments import flag
-from quantal._prediction import Prediction, places_that_draw
-from quantal.jax._monte_carlo import check_arrays, checked_count, mean_and_std
+from quantal._prediction import Prediction, count_of_draws, places_that_draw
+from quantal.jax._monte_carlo import check_arrays, mean_and_std
 from quantal.jax._random_bits import typed_key
 from quantal.jax.nnx._bridge import linen_module_in
 from quantal.jax.nnx._find_sites import places
@@ -107,7 +107,7 @@ def predict_mc(
     '1.3 ± 1.5'
     """
     check_arrays("x", x)
-    n, key = checked_count(n, samples, output, call), typed_key(key)
+    n, key = count_of_draws(n, samples, output=output, call=call), typed_key(key)
     call = call or _call
     with masks_on(model, native=native):
         graphdef, streams, rest = cast("Any", nnx.split(model, nnx.RngState, ...))

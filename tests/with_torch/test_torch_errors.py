@@ -1,0 +1,163 @@
+"""Bad arguments of every public function and layer of torch: one form of error, or they work."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import quantal
+from quantal.torch import (
+    QSD,
+    QSD1d,
+    QSD2d,
+    QSD3d,
+    convert,
+    dilute,
+    masks_on,
+    predict_mc,
+    revert,
+    sites,
+)
+
+LAW = {"alpha": 1.0, "vary": "pq", "unit_mean": False}
+AXES = {"broadcast_dims": (), "p_broadcast_dims": ()}
+X = torch.ones(2, 3)
+
+
+def called(layer, x, training=True):
+    return layer.train(training)(x)
+
+
+def on_layer(kind, shape, training):
+    def make_and_call(**arguments):
+        return kind(**arguments).train(training)(torch.ones(shape))
+
+    return make_and_call
+
+
+def setting(name):
+    def set_and_call(value):
+        layer = QSD(0.5, 1.0)
+        setattr(layer, name, value)
+        repr(layer)
+        layer(X)
+        layer.eval()(X)
+
+    return set_and_call
+
+
+def entered(model, native):
+    with masks_on(model, native=native):
+        pass
+
+
+def native():
+    return nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))
+
+
+CALL = {"inplace": False, "generator": None, **LAW}
+# Every public function, with arguments that are right; each of them is then wrong in turn.
+CALLS = {
+    "dilute": (
+        dilute,
+        {"x": X, "rate": 0.5, "training": True, **CALL, **AXES},
+    ),
+    "dilute in evaluation": (
+        dilute,
+        {"x": X, "rate": 0.5, "training": False, **CALL, **AXES},
+    ),
+    "dilute at rate 0": (dilute, {"x": X, "rate": 0.0, **CALL, **AXES}),
+    "dilute at rate 1": (dilute, {"x": X, "rate": 1.0, **CALL, **AXES}),
+    **{
+        f"QSD, training={training}": (
+            on_layer(QSD, (2, 3), training), {"p": 0.5, **CALL, **AXES},
+        )
+        for training in (True, False)
+    },
+    "QSD by rate": (on_layer(QSD, (2, 3), True), {"rate": 0.5, "alpha": 1.0}),
+    **{
+        kind.__name__: (
+            on_layer(kind, shape, True), {"p": 0.5, **CALL, "p_broadcast_dims": ()},
+        )
+        for kind, shape in ((QSD1d, (2, 3, 4)), (QSD2d, (2, 3, 4, 4)), (QSD3d, (2, 3, 2, 2, 2)))
+    },
+    **{
+        f"layer.{name}": (setting(name), {"value": right})
+        for name, right in {
+            "p": 0.5, "rate": 0.5, "alpha": 1.0, "dilution": quantal.Dilution(0.5, 1.0),
+            "generator": None, "calls": 0, **AXES,
+        }.items()
+    },
+    "layer(x)": (lambda x: QSD(0.5, 1.0)(x), {"x": X}),
+    "layer.eval()(x)": (lambda x: QSD(0.5, 1.0).eval()(x), {"x": X}),
+    "convert": (
+        lambda **given: convert(**{"model": native()} | given),
+        {"alpha": 1.0, "include": None, "exclude": None, "strict": True},
+    ),
+    "convert of": (
+        lambda **given: revert(convert(**given)), {"model": nn.Dropout(0.5), "alpha": 1.0},
+    ),
+    "revert": (revert, {"model": native()}),
+    "sites": (sites, {"model": native()}),
+    "masks_on": (entered, {"model": QSD(0.5, 1.0), "native": False}),
+    "predict_mc": (
+        predict_mc,
+        {
+            "model": QSD(0.5, 1.0), "x": X, "n": 2, "native": False, "output": None,
+            "samples": False,
+        },
+    ),
+}  # fmt: skip
+PLACES = [(call, name) for call, (_, right) in CALLS.items() for name in right]
+PLACES.remove(("predict_mc", "x"))  # whatever the model makes of it
+# Functions of the caller's, which may raise and return whatever they like.
+FUNCTIONS = {"alpha", "include", "exclude", "output"}
+TENSORS = [
+    torch.tensor(0.5), torch.tensor(2), torch.tensor(True), torch.tensor(1j), torch.tensor([0, 1]),
+    torch.tensor([0, 5]), torch.ones(2, 3), torch.float32,
+    torch.Generator(), torch.device("cpu"), nn.Linear, nn.Linear(3, 3),
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::quantal.sites.UnreachedWarning")
+@pytest.mark.parametrize(("call", "name"), PLACES)
+def test_one_form_for_every_hostile_argument(call, name, hostile, complaint):
+    function, right = CALLS[call]
+    said = []
+    for wrong in hostile + TENSORS:
+        if name in FUNCTIONS and callable(wrong):
+            continue
+        told = complaint(function, **right | {name: wrong})
+        # A choice of sites that leaves none is no bad argument.
+        if told and not told.startswith("ValueError: no dropout to swap"):
+            said.append((type(wrong), told))
+    assert not said, said
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_what_is_right_works_and_something_is_refused(call):
+    function, right = CALLS[call]
+    function(**right)
+    with pytest.raises((TypeError, ValueError), match=r"^\w+: expected .* Received: "):
+        function(**right | {next(iter(right)): object()})
+
+
+def test_a_tensor_without_a_value_is_no_number():
+    for name in ("rate", "alpha"):
+        with pytest.raises(TypeError, match=f"{name}: expected a number"):
+            dilute(X, **{"rate": 0.5, "alpha": 1.0} | {name: torch.ones((), device="meta")})
+
+
+@pytest.mark.parametrize("axes", [np.array([0, 1]), [0, 1], torch.tensor([0, 1]), range(2)])
+@pytest.mark.parametrize("name", list(AXES))
+def test_axes_in_any_sequence(name, axes):
+    drawn = [
+        make(axes)
+        for axes in (axes, (0, 1))
+        for make in (
+            lambda axes: dilute(X, 0.5, 1.0, generator=quantal.key(3), **{name: axes}),
+            lambda axes: QSD(0.5, 1.0, generator=quantal.key(3), **{name: axes})(X),
+        )
+    ]
+    assert torch.equal(drawn[0], drawn[2])
+    assert torch.equal(drawn[1], drawn[3])
