@@ -39,9 +39,9 @@ def number(name: str, value: Any, expected: str) -> float:
 
     Examples
     --------
-    >>> number("rate", 10**400, "a number in [0, 1]")
+    >>> number("rate", "x", "a number in [0, 1]")
     Traceback (most recent call last):
-    ValueError: rate: expected a number in [0, 1]. Received: rate=1000...
+    TypeError: rate: expected a number in [0, 1]. Received: rate='x'
     """
     if type(value) is float:  # nearly always, and a layer may ask in each step
         return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from typing import Any
 
@@ -223,8 +224,8 @@ def _noise_shape(noise_shape: Any) -> Shape | None:
     if isinstance(noise_shape, str):
         raise wrong_value("noise_shape", _NOISE_SHAPE, noise_shape)
     try:
-        sizes = tuple(noise_shape)
-    except TypeError:
+        sizes = tuple(itertools.islice(noise_shape, 65))  # no array has more axes
+    except Exception:  # a TypeError, or what somebody's own class raises
         raise wrong_value("noise_shape", _NOISE_SHAPE, noise_shape) from None
     if not all(n is None or (isinstance(n, int) and n > 0) for n in sizes):
         raise wrong_value("noise_shape", _NOISE_SHAPE, noise_shape)
