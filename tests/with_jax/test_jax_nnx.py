@@ -112,7 +112,7 @@ def test_errors_name_the_remedy():
         undecided(X)
     with pytest.raises(TypeError, match="rngs: expected"):
         layer(X, rngs=3)
-    with pytest.raises(TypeError, match="rngs must be"):
+    with pytest.raises(TypeError, match="rngs: expected"):
         QSD(0.5, 1.0, rngs=3)
 
 
