@@ -73,10 +73,10 @@ def test_a_kernel_that_is_wrong_is_left_alone_with_one_warning(monkeypatch, sepa
 
 
 def test_nothing_is_tried_while_a_graph_is_captured(monkeypatch, separate):
-    monkeypatch.setattr(_self_check, "_capturing", lambda device: True)
+    monkeypatch.setattr(_self_check, "capturing", lambda device: True)
     assert torch.equal(drawn(), separate)
     assert not _self_check._found
-    monkeypatch.setattr(_self_check, "_capturing", lambda device: False)
+    monkeypatch.setattr(_self_check, "capturing", lambda device: False)
     assert not torch.equal(drawn(), separate)
 
 
