@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 __all__ = ["cell", "table"]
 
 
-def table(rows: Iterable[dict[str, str]]) -> str:
+def table(rows: Iterable[dict[str, str]], nothing: Container[str] = ("",)) -> str:
     """Return a table of some rows, without the columns in which there is nothing.
 
     Examples
@@ -20,7 +20,7 @@ def table(rows: Iterable[dict[str, str]]) -> str:
     | 4 |
     """
     rows = list(rows)
-    header = [name for name in rows[0] if any(row[name] not in ("", "–") for row in rows)]
+    header = [name for name in rows[0] if any(row[name] not in nothing for row in rows)]
     lines = [header, ["---"] * len(header), *([row[name] for name in header] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -32,6 +32,7 @@ epochs are not judged. Z is that of the unpaired Wilcoxon rank-sum test without 
 ties, and is positive where what is named first is the lower; {n} runs against {n} that do not \
 overlap give 3.36. A run's score is the mean of its last 3 evaluations. The time is that of all \
 runs that a line compares, on a machine that did other work beside."""
+_NOTHING = ("", "–")
 _ORDER = ("not", "worse", "partly", "reproduced", "better", "no difference seen", "not run")
 
 
@@ -73,7 +74,8 @@ def _disagreements(judged: Sequence[Judgement]) -> Iterator[str]:
     if not wrong:
         yield "Nothing of what was run."
         return
-    yield table({"experiment": f"`{one.claim.experiment}`", **_line(one)} for one in wrong)
+    rows = ({"experiment": f"`{one.claim.experiment}`", **_line(one)} for one in wrong)
+    yield table(rows, _NOTHING)
 
 
 def _line(one: Judgement) -> dict[str, str]:
@@ -94,7 +96,7 @@ def _line(one: Judgement) -> dict[str, str]:
 def _section(plan: Experiment, judged: Sequence[Judgement], own: Found) -> Iterator[str]:
     ordered = sorted(judged, key=lambda one: _ORDER.index(one.verdict))
     commands: dict[str, int] = {}
-    yield table(_line(one) | _effort(one, commands) for one in ordered)
+    yield table((_line(one) | _effort(one, commands) for one in ordered), _NOTHING)
     if any(not one.claim.claimed for one in judged):
         yield "\\* The paper makes no such claim; *better* or *worse* is what is named first."
     if not own:
@@ -105,7 +107,7 @@ def _section(plan: Experiment, judged: Sequence[Judgement], own: Found) -> Itera
         yield from left_open(own)
     yield from _backends(plan, own)
     yield "### All conditions"
-    yield table(_condition(condition) for condition in own.values())
+    yield table((_condition(condition) for condition in own.values()), _NOTHING)
 
 
 def _effort(one: Judgement, commands: dict[str, int]) -> dict[str, str]:

@@ -22,7 +22,7 @@ Panel = Callable[["Axes"], None]
 Some = Sequence[Condition]
 Looks = dict[str, Look]
 
-_FEW = 4  # epochs that are shown as points
+_FEW = 3  # epochs that are shown as points
 
 
 def curves(

@@ -166,7 +166,7 @@ def _integers(name: str, value: Any, expected: str, most: int) -> list[int]:
         if any(isinstance(each, bool | np.bool_) for each in listed):
             raise TypeError
         found = [operator.index(each) for each in listed]
-    except TypeError:
+    except Exception:  # a TypeError, or what an array of another framework raises
         raise wrong_type(name, expected, value) from None
     if len(found) > most:
         raise wrong_value(name, expected, value)

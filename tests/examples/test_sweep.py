@@ -119,7 +119,7 @@ def metrics(folder):
     return path.read_text().splitlines() if path.exists() else []
 
 
-def wait_for(condition, seconds=240):
+def wait_for(condition, seconds=900):
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, "nothing happened"
@@ -129,7 +129,9 @@ def wait_for(condition, seconds=240):
 def test_a_sweep_of_real_processes_and_a_second_one_with_nothing_to_do(tmp_path, capfd):
     bad = tmp_path / START.but(seed=1).name
     bad.mkdir(parents=True)
-    START.but(epochs=7).write(bad / "config.json")  # a run with other settings is in the way
+    START.but(seed=1, epochs=7).write(
+        bad / "config.json"
+    )  # a run with other settings is in the way
     line = sweep_line(tmp_path, 2, "--seeds", "2", "--jobs", "2", "--retries", "0")
     assert main(line) == 1
     said = capfd.readouterr().out
@@ -154,7 +156,7 @@ def test_a_killed_run_of_a_sweep_is_tried_again_to_the_same_numbers(tmp_path):
     [child] = children(process.pid)
     os.kill(child, signal.SIGKILL)
     assert len(metrics(folder)) < 12
-    assert process.wait(240) == 0
+    assert process.wait(900) == 0
     assert "going on after epoch" in folder.with_name("seed-0.log").read_text()
     assert [metrics(folder)] == expected
 
@@ -200,7 +202,7 @@ def test_the_processes_of_a_sweep_that_is_killed_end_with_it(tmp_path):
 def test_ctrl_c_ends_a_sweep_and_its_processes_and_begins_no_others(tmp_path):
     process, child = begun(tmp_path, 4000)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=240)
+    _, said = process.communicate(timeout=900)
     assert process.returncode == 130
     assert said == "stopped; the same command goes on from here\n"
     assert not is_there(child)
@@ -242,7 +244,7 @@ def test_a_ray_cluster_loses_a_worker_in_mid_run(tmp_path):
         wait_for(lambda: all(metrics(out / run.name) for run in runs))
         assert all(len(metrics(out / run.name)) < 60 for run in runs)
         cluster.remove_node(nodes[0], allow_graceful=False)
-        assert process.wait(240) == 0
+        assert process.wait(900) == 0
     finally:
         cluster.shutdown()
     assert [metrics(out / run.name) for run in runs] == expected
