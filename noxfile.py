@@ -144,7 +144,10 @@ def gpu(session: nox.Session) -> None:
     """Test the kernels for GPUs without one: interpreted, and as machine code."""
     install(session, "test", "gpu")
     paths = session.posargs or ("src/quantal/torch", "tests/gpu")
-    session.run("pytest", "-n", "2", "--backend", "gpu", *paths, env=ONE_THREAD)
+    # A file stays with one process, so that kernels are compiled once.
+    session.run(
+        "pytest", "-n", "2", "--dist", "loadscope", "--backend", "gpu", *paths, env=ONE_THREAD
+    )
 
 
 @nox.session(default=False)

@@ -32,11 +32,19 @@ TARGETS = {
 }
 DTYPES = ("fp32", "bf16", "fp16", "fp64")
 # Which kernel, whether the number of units is a multiple of 16, what is fixed, units a lane.
+WIDE = "over 2³¹ units"
 KERNELS = {
     "seed": (kernels.multiply_by_seed, True, {}, 8),
     "seed, any count": (kernels.multiply_by_seed, False, {}, 8),
     "key": (kernels.multiply_by_key, True, {"RAGGED": False}, 4),
     "key, ragged rows": (kernels.multiply_by_key, False, {"RAGGED": True}, 4),
+    f"seed, {WIDE}": (kernels.multiply_by_seed, True, {"WIDE": True}, 8),
+    f"key, ragged rows, {WIDE}": (
+        kernels.multiply_by_key,
+        False,
+        {"RAGGED": True, "WIDE": True},
+        4,
+    ),
 }
 POINTERS = {"seed_pointer": "*i64", "values_pointer": "*fp32", "threshold_pointer": "*i32"}
 
@@ -54,12 +62,13 @@ class Code:
     instructions: float
     scalar: float
     accesses: dict[str, int]
-    roundings: list[str]
+    roundings: dict[str, int]
+    units: int
 
 
 def compiled(kernel: str, dtype: str, target: str) -> Code:
     function, multiple, fixed, units = KERNELS[kernel]
-    fixed = {**fixed, "ALIGNED": multiple, "WIDE": False, "LANES": LANES}
+    fixed = {"WIDE": False, **fixed, "ALIGNED": multiple, "LANES": LANES}
     names = function.arg_names
     kinds = {"x_pointer": f"*{dtype}", "y_pointer": f"*{dtype}", **POINTERS}
     signature = {n: "constexpr" if n in fixed else kinds.get(n, "i32") for n in names}
@@ -87,10 +96,11 @@ def compiled(kernel: str, dtype: str, target: str) -> Code:
         scalar,
         accesses,
         roundings,
+        units,
     )
 
 
-def _nvidia(code: dict) -> tuple[int, int, list[str], dict[str, int], list[str]]:
+def _nvidia(code: dict) -> tuple[int, int, list[str], dict[str, int], dict[str, int]]:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(code["cubin"])
         file.flush()
@@ -109,11 +119,11 @@ def _nvidia(code: dict) -> tuple[int, int, list[str], dict[str, int], list[str]]
     accesses = Counter(
         n for n in names if n.startswith(("LDG", "STG", "LDS", "STS", "LDL", "STL", "BAR", "SHFL"))
     )
-    roundings = sorted(set(re.findall(r"cvt\.r\w+\.(?:bf16|f16)\w*\.f32", code["ptx"])))
-    return int(registers), int(stack) + int(local), names, dict(accesses), roundings
+    roundings = Counter(re.findall(r"cvt\.r\w+\.(?:bf16|f16)\w*\.f32", code["ptx"]))
+    return int(registers), int(stack) + int(local), names, dict(accesses), dict(roundings)
 
 
-def _amd(code: dict) -> tuple[int, int, list[str], dict[str, int], list[str]]:
+def _amd(code: dict) -> tuple[int, int, list[str], dict[str, int], dict[str, int]]:
     text = code["amdgcn"]
     facts = {name: int(number) for name, number in re.findall(r"\.(\w+):\s+(\d+)", text)}
     spilled = sum(
@@ -123,18 +133,23 @@ def _amd(code: dict) -> tuple[int, int, list[str], dict[str, int], list[str]]:
     accesses = Counter(
         n for n in names if n.startswith(("global", "buffer", "ds", "flat", "scratch"))
     )
-    roundings = sorted({n for n in names if n.startswith(("v_cvt_", "v_add3"))})
-    return facts["vgpr_count"], spilled, names, dict(accesses), roundings
+    # To bfloat16: bit 16 says whether what is cut off leaves an odd number.
+    roundings = Counter(re.findall(r"v_bfe_u32(?=.*, 16, 1$)", text, re.M))
+    return facts["vgpr_count"], spilled, names, dict(accesses), dict(roundings)
 
 
 def main() -> None:
-    codes = [compiled(k, d, t) for k in KERNELS for d in DTYPES for t in TARGETS]
+    codes = [
+        compiled(kernel, dtype, target)
+        for kernel in KERNELS
+        for dtype in (DTYPES[:1] if WIDE in kernel else DTYPES)
+        for target in TARGETS
+    ]
     if "--json" in sys.argv:
         print(json.dumps([asdict(code) for code in codes]))
         return
-    print(
-        "| stream | dtype | target | registers | spilled | shared | instructions a unit | of them scalar | accesses |"
-    )
+    heads = "stream", "dtype", "target", "registers", "spilled", "shared"
+    print("|", " | ".join(heads), "| instructions a unit | of them scalar | accesses |")
     print("|---|---|---|---|---|---|---|---|---|")
     for c in codes:
         accesses = ", ".join(f"{n} {name}" for name, n in sorted(c.accesses.items()))

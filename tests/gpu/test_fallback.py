@@ -73,11 +73,23 @@ def test_a_kernel_that_is_wrong_is_left_alone_with_one_warning(monkeypatch, sepa
 
 
 def test_nothing_is_tried_while_a_graph_is_captured(monkeypatch, separate):
-    monkeypatch.setattr(_self_check, "_capturing", lambda device: True)
+    monkeypatch.setattr(_self_check, "capturing", lambda device: True)
     assert torch.equal(drawn(), separate)
     assert not _self_check._found
-    monkeypatch.setattr(_self_check, "_capturing", lambda device: False)
+    monkeypatch.setattr(_self_check, "capturing", lambda device: False)
     assert not torch.equal(drawn(), separate)
+
+
+def test_a_captured_stream_is_known_by_torch(monkeypatch):
+    """No device is there: what torch says of one is made up."""
+    gpu = torch.device("cuda", 0)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    monkeypatch.setattr(_self_check, "_difference", lambda device: pytest.fail("was tried"))
+    assert not _self_check.usable(gpu)
+    assert not _self_check._found
+    monkeypatch.setattr(_self_check, "_found", {gpu: True})  # tried before
+    assert _self_check.usable(gpu)
 
 
 def test_a_new_table_is_enough_to_try_them():

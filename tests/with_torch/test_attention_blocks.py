@@ -39,10 +39,10 @@ MASKS = {
 }
 
 
-def qkv(options, dtype=torch.float64):
+def qkv(options, samples=3):
     heads = 2 if "enable_gqa" in options else 4
-    shapes = (3, 4, 5, 8), (3, heads, 7, 8), (3, heads, 7, 6)
-    return [torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes]
+    shapes = (samples, 4, 5, 8), (samples, heads, 7, 8), (samples, heads, 7, 6)
+    return [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
 
 
 @MOST
@@ -62,6 +62,39 @@ def test_blocks_make_the_whole(mask):
         *(torch.autograd.grad(y, wanted, upstream) for y in (got, expected)), strict=True
     ):
         torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("most", [20])
+@pytest.mark.usefixtures("small_blocks", "nothing_drawn")
+def test_one_sample_with_a_mask():
+    x, mask = qkv({}, samples=1), torch.ones(5, 7, dtype=torch.bool).tril()
+    got = scaled_dot_product_attention(ALPHA, *x, attn_mask=mask, dropout_p=RATE)
+    torch.testing.assert_close(got, F.scaled_dot_product_attention(*x, attn_mask=mask))
+
+
+@pytest.mark.parametrize("most", [20])
+@pytest.mark.usefixtures("small_blocks", "nothing_drawn")
+def test_one_tensor_may_be_query_key_and_value():
+    x = torch.randn(2, 3, 5, 5)
+    got = scaled_dot_product_attention(ALPHA, x, x, x, dropout_p=RATE)
+    torch.testing.assert_close(got, F.scaled_dot_product_attention(x, x, x))
+
+
+@pytest.mark.parametrize("most", [20])
+@pytest.mark.usefixtures("small_blocks")
+def test_no_blocks_where_a_draw_cannot_be_repeated(monkeypatch):
+    x = torch.randn(2, 3, 5, 5)
+
+    def drawn():
+        torch.manual_seed(0)
+        return scaled_dot_product_attention(ALPHA, x, x, x, dropout_p=RATE)
+
+    in_blocks = drawn()
+    monkeypatch.setattr(_blocks, "_draws_again", lambda x: False)
+    assert not torch.equal(drawn(), in_blocks)
+    torch.manual_seed(0)
+    expected = dilute(torch.softmax(x @ x.mT / 5**0.5, -1), RATE, ALPHA) @ x
+    torch.testing.assert_close(drawn(), expected)
 
 
 @pytest.mark.parametrize("most", [35, 10])

@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from quantal.torch import _fused
 from quantal.torch._private_api import runs_as_it_is
+from quantal.torch._self_check import capturing
 
 __all__ = ["in_blocks"]
 
@@ -44,9 +45,16 @@ def in_blocks(
     samples = torch.broadcast_shapes(*(x.shape[:-2] for x in (query, key, *masks)))
     sizes = (*samples, query.shape[-2], key.shape[-2])
     most = _ON_CPU if query.device.type == "cpu" else _ELSEWHERE
-    if math.prod(sizes) <= most or not runs_as_it_is(query):
+    if math.prod(sizes) <= most or not (runs_as_it_is(query) and _draws_again(query)):
         return attend(None, 0, query, key, value, *masks)
     return _split(attend, (query, key, value, *masks), sizes, most, 0)
+
+
+def _draws_again(x: Tensor) -> bool:
+    """Return whether what is drawn for a tensor can be drawn once more."""
+    # Checkpoints set back the streams of these devices, but not while a CUDA graph is captured.
+    set_back = x.device.type in ("cpu", "cuda", "xpu") and not capturing(x.device)
+    return _fused.serves(x) or set_back
 
 
 def _split(
@@ -60,11 +68,10 @@ def _split(
         return _recomputed(attend, first, *tensors)
     axis, of_queries = -len(sizes), len(sizes) == 2
     step = max(1, most // math.prod(sizes[1:]))
-    whole = tensors[1:3] if of_queries else ()  # keys and values have an axis of their own there
-    parts = (
-        itertools.repeat(x) if any(x is one for one in whole) else _parts(x, axis, sizes[0], step)
-        for x in tensors
-    )
+    _, key, value, *_ = tensors
+    parts = [_parts(x, axis, sizes[0], step) for x in tensors]
+    if of_queries:  # where keys and values have an axis of their own
+        parts[1:3] = itertools.repeat(key), itertools.repeat(value)
     rest = sizes[1:] if step == 1 else (step, *sizes[1:])
     outputs = [
         _split(attend, part, rest, most, first + start if of_queries else first)
@@ -75,9 +82,9 @@ def _split(
 
 def _parts(x: Tensor, axis: int, size: int, step: int) -> Iterable[Tensor]:
     """Return the parts of a tensor, or again and again itself if it is to be broadcast."""
-    along = x.shape[axis] if x.ndim >= -axis else 1
-    # Not narrow: the gradient of a split is put together once.
-    return x.split(step, axis) if along == size else itertools.repeat(x)
+    if x.ndim < -axis or x.shape[axis] != size:
+        return itertools.repeat(x)
+    return x.split(step, axis)  # not narrow: the gradient of a split is put together once
 
 
 def _recomputed(attend: Attend, first: int, *tensors: Tensor) -> Tensor:

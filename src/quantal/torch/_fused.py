@@ -100,6 +100,7 @@ class _Draw(NamedTuple):
         return product(x, self.coefficients(order, seed))
 
     def coefficients(self, order: Sequence[int], seed: Tensor | None) -> Tensor:
+        """Return the coefficients themselves."""
         ones = torch.ones(self.shape, dtype=torch.float32, device=self.tables.values.device)
         return self.write(empty(ones, order), ones, order, seed)
 
@@ -136,7 +137,5 @@ class _Multiply(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
-        (seed,) = ctx.saved_tensors
-        if ctx.inplace:
-            return product(tangent, ctx.drawn.coefficients(ctx.order, seed), inplace=True)
-        return ctx.drawn.again(tangent, ctx.order, seed)
+        # By operations that autograd knows: the tangent may be differentiated again.
+        return product(tangent, ctx.drawn.coefficients(ctx.order, *ctx.saved_tensors), ctx.inplace)

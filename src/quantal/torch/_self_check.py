@@ -17,7 +17,7 @@ from quantal.keys import CELLS, key
 from quantal.torch import _launch
 from quantal.torch._private_api import without_modes
 
-__all__ = ["cells_of_seed", "installed", "philox4x32", "usable"]
+__all__ = ["capturing", "cells_of_seed", "installed", "philox4x32", "usable"]
 
 Words = NDArray[np.uint64]
 
@@ -46,7 +46,7 @@ def usable(device: torch.device) -> bool:
 
 
 def _try(device: torch.device) -> bool:
-    if not installed(device) or _capturing(device):  # where nothing can be compared
+    if not installed(device) or capturing(device):  # where nothing can be compared
         return False
     with _lock:
         if device not in _found:
@@ -58,8 +58,11 @@ def _try(device: torch.device) -> bool:
     return _found[device]
 
 
-def _capturing(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+def capturing(device: torch.device) -> bool:
+    """Return whether what runs on a device is captured in a CUDA graph."""
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return False
+    return torch.cuda.is_current_stream_capturing()
 
 
 def _difference(device: torch.device) -> str:
