@@ -4,9 +4,9 @@ An `Adapter` is a name and two functions from NumPy to NumPy; ``run(adapter)`` r
 that says what holds, what does not, and how small a fault it would have found.
 """
 
-from quantal.conformance.adapter import Adapter
-from quantal.conformance.check import Finding
-from quantal.conformance.report import Report, Result
-from quantal.conformance.runner import names, run
+from quantal.conformance._adapter import Adapter
+from quantal.conformance._finding import Finding
+from quantal.conformance._report import Report, Result
+from quantal.conformance._runner import names, run
 
 __all__ = ["Adapter", "Finding", "Report", "Result", "names", "run"]

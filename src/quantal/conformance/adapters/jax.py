@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 import quantal
-from quantal.conformance.adapter import Array
+from quantal.conformance._adapter import Array
 from quantal.conformance.adapters.layers import LayerAdapter
 from quantal.jax import dilute
 

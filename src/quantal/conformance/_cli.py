@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from quantal.conformance.report import Report
+    from quantal.conformance._report import Report
 
 __all__ = ["add_parser", "main", "run_command"]
 
@@ -46,6 +46,23 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", type=float, default=1e-6, help="false-alarm budget of a run")
     parser.add_argument("--seed", type=int, default=0, help="seed of a run")
     parser.add_argument("--only", action="append", metavar="CHECK", help="this check alone")
+    effort = parser.add_mutually_exclusive_group()
+    effort.add_argument(
+        "--quick",
+        action="store_const",
+        const=True,
+        help="few shapes and dtypes: the default where a framework compiles each of them",
+    )
+    effort.add_argument(
+        "--full",
+        dest="quick",
+        action="store_const",
+        const=False,
+        help="all shapes and dtypes: the default elsewhere",
+    )
+    parser.add_argument(
+        "--fail-fast", action="store_true", help="end each check at its first failure"
+    )
     parser.add_argument("--format", choices=_FORMATS, default="text", help="of what is printed")
     parser.add_argument(
         "--report", type=Path, metavar="FILE", help="also write a .txt, .md or .json file"
@@ -91,8 +108,8 @@ def _joined(reports: list[Report], form: str) -> str:
 
 def _listing() -> str:
     from quantal.conformance.adapters import BUILT_IN, installed
-    from quantal.conformance.check import CHECKS
-    from quantal.conformance.runner import names
+    from quantal.conformance._registry import CHECKS
+    from quantal.conformance._runner import names
 
     there = (*installed(), "keras")  # which is one of the three after it, by KERAS_BACKEND
     lines = ["adapters"]
@@ -121,28 +138,42 @@ def _reports(specs: list[str], args: argparse.Namespace) -> Iterator[Report]:
 def _here(spec: str, args: argparse.Namespace) -> Report:
     """Judge an adapter in this process."""
     from quantal.conformance.adapters import load
-    from quantal.conformance.runner import run
+    from quantal.conformance._runner import run
 
-    if (here := os.getcwd()) not in sys.path:  # as `python -m` has it, for package.module:name
-        sys.path.insert(0, here)
-    adapter = load(spec)
+    _look_here_last(for_adapters=":" in spec)
     return run(
-        adapter,
+        load(spec),
         budget=args.budget,
         seed=args.seed,
         only=args.only,
+        quick=args.quick,
+        fail_fast=args.fail_fast,
         progress=_progress(spec),
         spec=spec,
     )
 
 
+def _look_here_last(*, for_adapters: bool) -> None:
+    """Find ``package.module:name`` in the current folder, but nothing else.
+
+    ``python -m`` puts that folder first, where a file of it called torch.py would take torch's
+    place.
+    """
+    here = os.getcwd()
+    sys.path[:] = [path for path in sys.path if path not in ("", here)]
+    if for_adapters:
+        sys.path.append(here)
+
+
 def _apart(spec: str, args: argparse.Namespace, environment: dict[str, str]) -> Report:
     """Judge an adapter in a process of its own."""
-    from quantal.conformance.report import Report
+    from quantal.conformance._report import Report
 
-    command = [sys.executable, "-m", "quantal.conformance", spec, "--format", "json"]
+    command = [sys.executable, "-P", "-m", "quantal.conformance", spec, "--format", "json"]
     command += ["--budget", repr(args.budget), "--seed", str(args.seed)]
     command += [word for name in args.only or () for word in ("--only", name)]
+    command += ["--quick" if args.quick else "--full"] if args.quick is not None else []
+    command += ["--fail-fast"] if args.fail_fast else []
     done = subprocess.run(
         command, env=environment, stdout=subprocess.PIPE, encoding="utf-8", check=False
     )

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from quantal.conformance.check import Finding
+from quantal.conformance._finding import Finding
 
 __all__ = ["Report", "Result"]
 
@@ -25,7 +25,7 @@ class Result:
         The verdict; a check is skipped if the adapter lacks what it needs.
     findings : tuple of Finding
         The answers to its questions.
-    level : float
+    significance : float
         Its share of the false-alarm budget; 0 if chance plays no part.
     detail : str
         Why it failed or was skipped.
@@ -40,7 +40,7 @@ class Result:
     smallest_fault: str
     status: Status
     findings: tuple[Finding, ...]
-    level: float
+    significance: float
     detail: str
     seconds: float
     replay: str
@@ -58,10 +58,11 @@ class Result:
     @property
     def p_value(self) -> float | None:
         """The bound on the probability of its worst finding, times the number of questions."""
-        asked = [f for f in self.findings if f.p_value is not None and f.level]
+        asked = [f for f in self.findings if f.p_value is not None and f.significance]
         if not asked:
             return None
-        return min(1.0, min((f.p_value or 0.0) / (f.level or 1.0) for f in asked) * self.level)
+        worst = min((f.p_value or 0.0) / (f.significance or 1.0) for f in asked)
+        return min(1.0, worst * self.significance)
 
     def evidence(self) -> str:
         """Return the worst finding in a few words."""
@@ -88,6 +89,8 @@ class Report:
         The probability that a right implementation fails the run, at most.
     seed : int
         The seed of the run.
+    quick : bool
+        Whether it was a quick run, with few shapes and dtypes.
     results : tuple of Result
         One for each check, in the order in which they ran.
     """
@@ -95,6 +98,7 @@ class Report:
     subject: str
     budget: float
     seed: int
+    quick: bool
     results: tuple[Result, ...]
 
     @property
@@ -133,7 +137,8 @@ class Report:
         skipped = f", {len(self.skipped)} skipped" if self.skipped else ""
         return (
             f"{self.subject}: {'PASSED' if self.passed else 'FAILED'}, {outcome}{skipped} "
-            f"(false-alarm budget {self.budget:g}, seed {self.seed})"
+            f"({'quick' if self.quick else 'full'} run, "
+            f"false-alarm budget {self.budget:g}, seed {self.seed})"
         )
 
     def to_text(self) -> str:
@@ -187,7 +192,8 @@ class Report:
             Result(**{**result, "findings": tuple(Finding(**f) for f in result["findings"])})
             for result in whole["results"]
         ]
-        return cls(whole["subject"], whole["budget"], whole["seed"], tuple(results))
+        fields = (whole[name] for name in ("subject", "budget", "seed", "quick"))
+        return cls(*fields, tuple(results))
 
 
 _MARKS = {"passed": "✓", "failed": "✗", "skipped": "–"}

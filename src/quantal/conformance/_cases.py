@@ -1,0 +1,120 @@
+"""Single calls for the checks that chance plays no part in: their shapes, settings and dtypes.
+
+In a quick run they are few: a framework that compiles does so once for each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from quantal.conformance._adapter import Array, Settings
+from quantal.conformance._subject import Shape, Subject
+
+__all__ = ["DENSE", "INF", "SMALL", "Case", "cases", "numbers", "powers", "rng_of", "seed_of"]
+
+INF = math.inf
+
+SMALL = (16, 18, 20)
+DENSE = (64, 10)
+"""A batch of a dense layer."""
+
+SHAPES: tuple[Shape, ...] = (
+    (), (1,), (7,), (300,), DENSE, (128, 784), (1, 300), (300, 1), SMALL, (4, 3, 6, 5),
+    (2, 3, 4, 3, 5),
+)  # fmt: skip
+SHAPES_QUICK: tuple[Shape, ...] = ((), (7,), DENSE, (2, 3, 4, 3, 5))
+
+LAWS = (
+    Settings(0.5, 1.0),
+    Settings(0.3, INF),
+    Settings(0.2, 0.2),
+    Settings(0.6, 10.0, unit_mean=True),
+    Settings(0.35, 1.0, vary="q"),
+    Settings(0.4, 2.0, vary="p"),
+)
+"""A law of each kind."""
+
+# (shape, broadcast_dims, p_broadcast_dims)
+SHARED: tuple[tuple[Shape, tuple[int, ...], tuple[int, ...]], ...] = (
+    *((SMALL, axes, ()) for axes in ((0,), (1,), (-1,), (0, 1), (0, 2), (1, 2))),
+    *((SMALL, (), axes) for axes in ((0,), (1,), (-1,), (0, 1), (0, 2), (1, 2))),
+    (SMALL, (2,), (0,)), (SMALL, (0, 1), (2,)), (SMALL, (1,), (0, 2)),
+    (DENSE, (0,), ()), (DENSE, (1,), ()), (DENSE, (), (0,)), (DENSE, (), (1,)),
+    ((128, 784), (), (0,)), ((300,), (0,), ()), ((300,), (), (0,)),
+    ((4, 3, 6, 5), (2, 3), ()), ((4, 3, 6, 5), (0, 2), ()), ((4, 3, 6, 5), (), (0, 2)),
+    ((4, 3, 6, 5), (2, 3), (0,)), ((2, 3, 4, 3, 5), (1, 3), ()), ((2, 3, 4, 3, 5), (), (0, 4)),
+)  # fmt: skip
+SHARED_QUICK = ((SMALL, (1,), ()), (SMALL, (), (0, 2)))
+SHARED_IN_EACH_DTYPE = (SHARED[1], SHARED[6], SHARED[10], SHARED[12])
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call: its shape, its settings, its dtype."""
+
+    shape: Shape
+    settings: Settings
+    dtype: np.dtype[Any]
+
+    def __str__(self) -> str:
+        return f"{self.settings}, {self.dtype.name}, {self.shape}"
+
+    @property
+    def groups(self) -> int:
+        """How many coefficients a call draws apart from each other."""
+        return math.prod(
+            1 if axis in self._shared else size for axis, size in enumerate(self.shape)
+        )
+
+    @property
+    def _shared(self) -> set[int]:
+        axes = (*self.settings.broadcast_dims, *self.settings.p_broadcast_dims)
+        return {axis % len(self.shape) for axis in axes}
+
+
+def cases(subject: Subject) -> Iterator[Case]:
+    """Yield all calls that are tried."""
+    quick, usual, others = subject.quick, subject.dtypes[0], subject.dtypes[1:]
+    number = 0
+    for shape in SHAPES_QUICK if quick else SHAPES:
+        yield Case(shape, LAWS[number % len(LAWS)], usual)
+        number += 1
+    for dtype in others:
+        for shape in (DENSE,) if quick else (DENSE, (128, 784), SMALL, (7,)):
+            yield Case(shape, LAWS[number % len(LAWS)], dtype)
+            number += 1
+    shared = [(usual, *one) for one in (SHARED_QUICK if quick else SHARED)]
+    if not quick:
+        shared += [(dtype, *one) for dtype in others for one in SHARED_IN_EACH_DTYPE]
+    for dtype, shape, whole, p_only in shared:
+        law = LAWS[number % len(LAWS)]
+        settings = replace(law, broadcast_dims=whole, p_broadcast_dims=p_only)
+        yield Case(shape, settings, dtype)
+        number += 1
+
+
+def seed_of(subject: Subject, case: Case, label: str) -> int:
+    """Return the seed for a call."""
+    return subject.seeds(f"{label} {case}", 1)[0]
+
+
+def rng_of(subject: Subject, case: Case, label: str) -> np.random.Generator:
+    """Return a generator for the inputs of a call."""
+    return subject.rng(f"{label} {case} inputs")
+
+
+def numbers(rng: np.random.Generator, case: Case) -> Array:
+    """Return numbers of both signs, with no zero and few digits, so that every dtype holds them."""
+    drawn = rng.integers(1, 100, case.shape) * rng.choice([-1, 1], case.shape) / 16
+    return np.asarray(drawn).astype(case.dtype)
+
+
+def powers(rng: np.random.Generator, case: Case, most: int = 3) -> Array:
+    """Return powers of two of both signs: to multiply or divide by them rounds nothing."""
+    drawn = 2.0 ** rng.integers(-most, most + 1, case.shape) * rng.choice([-1, 1], case.shape)
+    return np.asarray(drawn).astype(case.dtype)

@@ -1,0 +1,131 @@
+"""Checks that draws of different seeds have nothing to do with each other."""
+
+# ruff: noqa: D401  (the docstring of a check states what must hold)
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from quantal.conformance._adapter import Settings
+from quantal.conformance._bounds import Largest
+from quantal.conformance._finding import Finding
+from quantal.conformance._laws import MAIN
+from quantal.conformance._questions import OneLaw
+from quantal.conformance._registry import Trial, exact, statistical
+from quantal.conformance._shapes import BATCH
+from quantal.conformance._signals import (
+    Signal,
+    between_calls,
+    least_likely,
+    pair_test,
+    signals,
+)
+from quantal.conformance._subject import Floats
+from quantal.dilution import Dilution
+
+LAW = MAIN[0]
+SETTINGS = Settings.of(LAW)
+SEEDS = 2**31  # a seed is below this
+SMALL = (5, 27)
+COPIES = 0.02
+
+NEAR = 8
+"""Neighbouring seeds, or calls, that are compared with each other: up to so many apart."""
+
+FAR = (
+    *(2**bit for bit in range(31)),
+    *(3, 5, 6, 7, 9, 10, 100, 1000, 10_000, 100_000, 1_000_000, 65_535, 65_537, 3 * 2**16),
+)
+"""How far apart two seeds may be for an implementation to mix them up."""
+
+
+def apart_test(law: Dilution, units: int, shifts: int, stated: float) -> Largest:
+    """Return the test of units of two calls, so many shifts of which are looked at."""
+    made = two_signals(law, np.ones((1, 1)))
+    return pair_test(made, stated, len(made) ** 2 * shifts * (2 * (units // 2) + 1))
+
+
+def two_signals(law: Dilution, c: Floats) -> list[Signal]:
+    """Return of what coefficients show whether they were dropped, and whether they are large."""
+    return signals(law, c)[:2]
+
+
+def compare(
+    trial: Trial, what: str, c: Floats, steps: range, test: Largest, stated: float
+) -> Finding:
+    """Ask whether units of calls so many steps apart are uncorrelated, at all distances."""
+    made, distances = two_signals(LAW, c), c.shape[1] // 2
+    found = []
+    for apart in steps:
+        one, index, seen, terms = least_likely(
+            list(between_calls(made, distances, apart)), test
+        )
+        likelihood = test.test.p_value(seen, terms)
+        names = f"{one.names[0]} and {one.names[1]}, {what.format(apart)}"
+        found.append((likelihood, f"{names}, units {index - distances} apart", seen, terms))
+    _, about, seen, terms = min(found)
+    return trial.judge(about, test, seen, terms, stated=stated)
+
+
+def calls_needed(trial: Trial, test: Largest, units: int, steps: int, stated: float) -> int:
+    """Return how many calls it takes to compare those that are up to so many steps apart."""
+    return steps + -(-test.samples(stated, trial.significance) // (units - units // 2))
+
+
+@statistical("seeds-independent", fault="2% of units that are copies, at any distance", parts=1)
+def seeds_independent(trial: Trial) -> Iterator[Finding]:
+    """Draws of different seeds are independent."""
+    units, steps = math.prod(BATCH), range(1, 4)
+    test = apart_test(LAW, units, len(steps), COPIES)
+    calls = calls_needed(trial, test, units, max(steps), COPIES)
+    c = OneLaw(trial, LAW, BATCH).calls(calls)
+    yield compare(trial, "far seeds", c, steps, test, COPIES)
+
+
+@statistical("neighbouring-seeds", fault="2% of units that are copies, at any distance", parts=1)
+def neighbouring_seeds(trial: Trial) -> Iterator[Finding]:
+    """Draws of the seeds s, s + 1, s + 2, … are independent, also shifted against each other."""
+    units, steps = math.prod(BATCH), range(1, NEAR + 1)
+    test = apart_test(LAW, units, NEAR, COPIES)
+    calls = calls_needed(trial, test, units, NEAR, COPIES)
+    start = trial.subject.seeds("neighbouring-seeds", 1)[0] % (SEEDS - calls)
+    drawn = [trial.subject.draw(SETTINGS, start + step, BATCH).reshape(-1) for step in range(calls)]
+    yield compare(trial, "seeds {} apart", np.stack(drawn), steps, test, COPIES)
+
+
+@statistical(
+    "seeds-apart", fault="two draws of which 30% are copies, at any distance", parts=len(FAR)
+)
+def seeds_apart(trial: Trial) -> Iterator[Finding]:
+    """Draws of two seeds are independent, also where they differ in one bit, or by 2¹⁶."""
+    shape, stated = (64, 10, 8), 0.3
+    test = apart_test(LAW, math.prod(shape), 1, stated)
+    pairs = calls_needed(trial, test, math.prod(shape), 0, stated)
+    for number, distance in enumerate(FAR):
+        seeds = trial.subject.seeds("seeds-apart", pairs, start=number * pairs)
+        firsts = [seed % (SEEDS - distance) for seed in seeds]
+        both = [*firsts, *(first + distance for first in firsts)]
+        drawn = [trial.subject.draw(SETTINGS, seed, shape).reshape(-1) for seed in both]
+        # Each is compared with the one that comes as many later as there are pairs.
+        step = range(pairs, pairs + 1)
+        yield compare(trial, f"seeds {distance} apart", np.stack(drawn), step, test, stated)
+
+
+@exact("many-seeds", fault="seeds of which fewer than 2¹⁶ are told apart")
+def many_seeds(trial: Trial) -> Iterator[Finding]:
+    """No two seeds give one draw, nor one mask."""
+    count = 300 if trial.quick else 1500
+    seeds = sorted(set(trial.subject.seeds("many-seeds", count)) | {0, 1, SEEDS - 1})
+    # Masks of so many units are alike by chance less than once in 10²⁰ runs.
+    drawn = [trial.subject.draw(SETTINGS, seed, SMALL) for seed in seeds]
+    for what, keys in (
+        ("draws", [c.tobytes() for c in drawn]),
+        ("masks", [(c == 0).tobytes() for c in drawn]),
+    ):
+        first: dict[bytes, int] = {}
+        same = [(first.setdefault(key, s), s) for key, s in zip(keys, seeds, strict=True)]
+        twice = [pair for pair in same if pair[0] != pair[1]]
+        detail = f"the seeds {twice[0][0]} and {twice[0][1]} gave the same" if twice else ""
+        yield trial.require(f"{what} of {len(seeds)} seeds differ", not twice, detail, len(seeds))
