@@ -107,9 +107,9 @@ def _joined(reports: list[Report], form: str) -> str:
 
 
 def _listing() -> str:
-    from quantal.conformance.adapters import BUILT_IN, installed
     from quantal.conformance._registry import CHECKS
     from quantal.conformance._runner import names
+    from quantal.conformance.adapters import BUILT_IN, installed
 
     there = (*installed(), "keras")  # which is one of the three after it, by KERAS_BACKEND
     lines = ["adapters"]
@@ -137,8 +137,8 @@ def _reports(specs: list[str], args: argparse.Namespace) -> Iterator[Report]:
 
 def _here(spec: str, args: argparse.Namespace) -> Report:
     """Judge an adapter in this process."""
-    from quantal.conformance.adapters import load
     from quantal.conformance._runner import run
+    from quantal.conformance.adapters import load
 
     _look_here_last(for_adapters=":" in spec)
     return run(

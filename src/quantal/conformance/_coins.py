@@ -94,7 +94,7 @@ def window_parities(heads: NDArray[np.bool_], width: int) -> tuple[Floats, int]:
 def count_ranks(
     counts: NDArray[np.int64], size: int, share: float, rng: np.random.Generator
 ) -> Floats:
-    """Return the numbers of hits among ``size`` units as uniform numbers, if units are independent."""
+    """Return numbers of hits among ``size`` independent units as uniform numbers."""
     below = np.where(counts > 0, special.bdtr(np.maximum(counts - 1, 0), size, share), 0.0)
     upto = special.bdtr(counts, size, share)
     return np.asarray(below + (upto - below) * rng.random(counts.shape))

@@ -6,10 +6,13 @@ import math
 
 from quantal.conformance._subject import Shape
 
-__all__ = ["BATCH", "SHAPES", "shape_for", "strides"]
+__all__ = ["BATCH", "FEW_UNITS", "SHAPES", "shape_for", "strides"]
 
 BATCH = (32, 64, 64)
 """Samples, channels and time steps."""
+
+FEW_UNITS = (5, 27)
+"""A call that can be made many times; two masks of it are not alike by chance."""
 
 # Odd sizes and even ones; thousands of samples; many axes.
 SHAPES: tuple[Shape, ...] = (BATCH, (4099, 32), (131_071,), (16, 9, 28, 33), (4, 5, 12, 21, 26))

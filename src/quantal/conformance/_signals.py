@@ -20,7 +20,15 @@ from quantal.conformance._laws import CELL, is_alike, kept_cdf
 from quantal.conformance._subject import Floats
 from quantal.dilution import Dilution
 
-__all__ = ["Lagged", "Signal", "between_calls", "least_likely", "pair_test", "signals", "within_calls"]
+__all__ = [
+    "Lagged",
+    "Signal",
+    "between_calls",
+    "least_likely",
+    "pair_test",
+    "signals",
+    "within_calls",
+]
 
 _ROUNDING = 1e-5  # of a mean product, by a Fourier transform in float32
 
@@ -87,10 +95,11 @@ class Lagged:
     terms: NDArray[np.int64]
 
 
-def pair_test(made: list[Signal], fault: float, of: int) -> Largest:
+def pair_test(made: list[Signal], fault: float, of: int, blur: float = 0.0) -> Largest:
     """Return the test of the worst of so many mean products.
 
-    The fault is a share of units that are copies, or opposites, of others: it brings the largest
+    ``blur`` is the share of units that rounding may have moved from one side to the other. The
+    fault is a share of units that are copies, or opposites, of others: it brings the largest
     products with it, which the power takes into account.
     """
     ends = [end for one in made for end in (one.low, one.high)]
@@ -98,7 +107,7 @@ def pair_test(made: list[Signal], fault: float, of: int) -> Largest:
     width = max(end - start for start, end in ((one.low, one.high) for one in made))
     top = max(products)
     # Given its row, a table's signal is off by a few cells' worth, and its products by the square.
-    slack = _ROUNDING + (4 * CELL * width) ** 2
+    slack = _ROUNDING + ((4 * CELL + blur) * width) ** 2
     product = Mean(
         0.0, 1.0 + slack, min(products), top, slack=slack, fault_var=1 + slack + fault * top
     )
@@ -124,9 +133,7 @@ def between_calls(made: list[Signal], distances: int, apart: int) -> Iterator[La
         yield Lagged((a, b), sums[lags] / terms, terms)
 
 
-def _products(
-    made: list[Signal], distances: int, apart: int
-) -> Iterator[tuple[str, str, Floats]]:
+def _products(made: list[Signal], distances: int, apart: int) -> Iterator[tuple[str, str, Floats]]:
     """Yield the sums of products by distance; negative distances are at the end."""
     length = fft.next_fast_len(made[0].values.shape[1] + distances, real=True)
     spectra = [fft.rfft(one.values, length) for one in made]

@@ -80,5 +80,3 @@ def _tail(test: RareEvents, rate: float, events: float, n: int, up: bool) -> flo
         np.log1p(-share), math.log(share) + grown if share > 0 else -np.inf
     )
     return float(np.exp(min(0.0, float(np.min(n * one - tilts * events)))))
-
-

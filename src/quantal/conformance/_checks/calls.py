@@ -1,6 +1,5 @@
 """Checks of one layer called many times: it moves on, and never comes back."""
 
-# ruff: noqa: D401  (the docstring of a check states what must hold)
 from __future__ import annotations
 
 import math
@@ -18,7 +17,6 @@ from quantal.conformance._checks.seeds import (
     NEAR,
     SEEDS,
     SETTINGS,
-    SMALL,
     apart_test,
     calls_needed,
     compare,
@@ -27,7 +25,7 @@ from quantal.conformance._finding import Finding
 from quantal.conformance._laws import CELL, MAIN, VARY_Q
 from quantal.conformance._questions import values_of
 from quantal.conformance._registry import Trial, exact, statistical
-from quantal.conformance._shapes import BATCH
+from quantal.conformance._shapes import BATCH, FEW_UNITS
 from quantal.conformance._subject import Floats
 from quantal.dilution import Dilution
 
@@ -44,7 +42,7 @@ def _series(trial: Trial, law: Dilution = LAW) -> Floats:
     """Return the coefficients of a long series of calls of one layer, (calls, units)."""
     (seed,) = trial.subject.seeds(f"series {law}", 1)
     settings = Settings.of(law)
-    return trial.subject.layer(settings, seed, SMALL, LONG).reshape(LONG, -1)
+    return trial.subject.layer(settings, seed, FEW_UNITS, LONG).reshape(LONG, -1)
 
 
 @statistical(
@@ -62,7 +60,7 @@ def calls_independent(trial: Trial) -> Iterator[Finding]:
     c = trial.subject.layer(SETTINGS, seed, BATCH, count).reshape(count, -1)
     yield compare(trial, "calls {} apart", c, range(1, NEAR + 1), test, COPIES)
     steps = range(1, LONG // 2)
-    test = apart_test(LAW, math.prod(SMALL), len(steps), LONG_COPIES)
+    test = apart_test(LAW, math.prod(FEW_UNITS), len(steps), LONG_COPIES)
     yield compare(trial, "calls {} apart", _series(trial), steps, test, LONG_COPIES)
 
 
@@ -74,9 +72,7 @@ def calls_differ(trial: Trial) -> Iterator[Finding]:
         c = _series(trial, law)
         for what, rows in (("calls", c), ("masks", c == 0)):
             first: dict[bytes, int] = {}
-            again = [
-                (first.setdefault(row.tobytes(), call), call) for call, row in enumerate(rows)
-            ]
+            again = [(first.setdefault(row.tobytes(), call), call) for call, row in enumerate(rows)]
             twice = [pair for pair in again if pair[0] != pair[1]]
             detail = f"call {twice[0][1]} is the same as call {twice[0][0]}" if twice else ""
             yield trial.require(f"{what} of a series differ, {law}", not twice, detail, LONG)
@@ -84,7 +80,7 @@ def calls_differ(trial: Trial) -> Iterator[Finding]:
 
 @statistical(
     "calls-law",
-    fault="a rate off by 5% or 10%, an α by 20% or 40%; a call or a place that is always or never dropped",
+    fault="a rate off by 5% or 10%, an α by 20% or 40%, in one call or place always or never 0",
     parts=4 * len(SERIES),
     needs="calls",
 )
@@ -120,7 +116,7 @@ def seed_plus_call(trial: Trial) -> Iterator[Finding]:
     first %= SEEDS - max(STEPS)
     seen: dict[bytes, tuple[int, int]] = {}
     for step in (0, *STEPS):
-        rows = trial.subject.layer(SETTINGS, first + step, SMALL, count)
+        rows = trial.subject.layer(SETTINGS, first + step, FEW_UNITS, count)
         for call, row in enumerate(rows):
             other = seen.setdefault(row.tobytes(), (step, call))
             if other != (step, call):

@@ -23,24 +23,29 @@ from quantal.conformance._registry import Trial, statistical
 from quantal.conformance._signals import signals
 from quantal.conformance._subject import Floats, Shape, Subject
 
-COUNT, COUNT_QUICK = 48, 4
+COUNT, COUNT_QUICK = 72, 2
+LAWS = 24
 COPIES = 0.2
 UNITS = 4000
+KINDS = ("", "broadcast_dims", "p_broadcast_dims")
 MOST_CALLS = 64
 
 
 def drawn_cases(subject: Subject, count: int) -> Iterator[Case]:
     """Yield configurations: any number of axes, any law, any dtype, any axes shared."""
     rng = subject.rng("drawn-cases")
-    for number, law in enumerate(drawn_laws(rng, count)):
-        shape = _shape(rng, number % 6)
-        settings = Settings.of(law)
-        if len(shape) > 1 and number % 3:
-            shared = tuple(int(axis) for axis in rng.permutation(len(shape))[: 1 + number % 2])
-            signed = tuple(a - len(shape) if rng.random() < 0.5 else a for a in shared)
-            name = "broadcast_dims" if number % 3 == 1 else "p_broadcast_dims"
-            settings = replace(settings, **{name: signed})
-        yield Case(shape, settings, subject.dtypes[int(rng.integers(len(subject.dtypes)))])
+    laws = drawn_laws(rng, LAWS)
+    for number in range(count):
+        # Each number of axes meets each kind of sharing, and each dtype.
+        turn, axes = divmod(number, 6)
+        shape, kind = _shape(rng, axes), KINDS[(turn + axes) % len(KINDS)]
+        settings = Settings.of(laws[rng.integers(LAWS)])
+        if len(shape) > 1 and kind:
+            shared = [int(axis) for axis in rng.permutation(axes)[: rng.integers(1, axes)]]
+            signed = tuple(a - axes if rng.random() < 0.5 else a for a in shared)
+            settings = replace(settings, **{kind: signed})
+        dtype = subject.dtypes[(turn // len(KINDS) + axes) % len(subject.dtypes)]
+        yield Case(shape, settings, dtype)
 
 
 def _shape(rng: np.random.Generator, axes: int) -> Shape:
@@ -67,7 +72,7 @@ def _groups(case: Case, c: Floats) -> Floats:
     parts=lambda quick: 3 * (COUNT_QUICK if quick else COUNT),
 )
 def drawn_cases_hold(trial: Trial) -> Iterator[Finding]:
-    """Shapes, laws, dtypes and shared axes drawn at random, by the seed of the run, hold as well."""
+    """Shapes, laws, dtypes and shared axes, drawn at random by the seed of the run, hold too."""
     subject = trial.subject
     for case in drawn_cases(subject, COUNT_QUICK if trial.quick else COUNT):
         yield from _one_draw(trial, case)
@@ -80,7 +85,8 @@ def drawn_cases_hold(trial: Trial) -> Iterator[Finding]:
         if own.size >= 2**12:
             yield from values_of(trial, f"{case}", law, own.reshape(-1), case.dtype)
         if groups > 1 and calls * groups >= group_count(trial, law, groups):
-            yield at_all_distances(trial, f"{case}", signals(law, own), groups // 2, COPIES)
+            made = signals(law, own)
+            yield at_all_distances(trial, f"{case}", made, groups // 2, COPIES, case.dtype)
 
 
 def _whole(case: Case) -> list[int]:

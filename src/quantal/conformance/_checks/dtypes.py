@@ -1,5 +1,6 @@
 """Checks of the law in every dtype that there is."""
 
+# ruff: noqa: D401  (the docstring of a check states what must hold)
 from __future__ import annotations
 
 import math
@@ -39,7 +40,8 @@ def dtype_law(trial: Trial) -> Iterator[Finding]:
         stated, calls = copies(trial, MAIN[0], units, (0.05,))
         c = OneLaw(trial, MAIN[0], BATCH, dtype).calls(calls)
         made = signals(MAIN[0], c)
-        yield at_all_distances(trial, f"{MAIN[0]}, {dtype.name}", made, units // 2, stated)
+        what = f"{MAIN[0]}, {dtype.name}"
+        yield at_all_distances(trial, what, made, units // 2, stated, dtype)
     yield trial.require(f"{len(subject.dtypes)} dtypes", True, "")
 
 

@@ -27,7 +27,9 @@ def differences(case: Case, one: Floats, other: Floats) -> int:
     # The smallest numbers of float16 have fewer digits, and x is no smaller than 1/8.
     least = 2.0**-21 if is_half(case.dtype) else 0.0
     close = np.isclose(one, other, rtol=tolerance(case.dtype), atol=least)
-    return int(np.count_nonzero(~close | ((one == 0) != (other == 0)) & (np.maximum(one, other) > least)))
+    return int(
+        np.count_nonzero(~close | ((one == 0) != (other == 0)) & (np.maximum(one, other) > least))
+    )
 
 
 @exact("backward-same-draw", fault="any difference beyond rounding", needs="grad")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from quantal.conformance._adapter import Settings
+from quantal.conformance._cases import PAIR, SMALL
 from quantal.conformance._checks.independence import at_all_distances
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import DROPOUT, MAIN, UNIT_MEAN, VARY_Q
@@ -24,7 +25,7 @@ ENOUGH = 256  # groups that are not all alike by chance, or in 2²⁵⁶ runs on
 
 # All axes and all pairs of them, from the front and from the back, in any order.
 SHARED: tuple[tuple[Shape, Axes], ...] = (
-    *(((16, 18, 20), axes) for axes in (
+    *((SMALL, axes) for axes in (
         (), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2), (-1,), (-3,), (2, 0), (-1, 0),
         (1, -1), (-2, -3),
     )),
@@ -35,16 +36,16 @@ SHARED: tuple[tuple[Shape, Axes], ...] = (
     *(((300,), axes) for axes in ((0,), (-1,))),
     *(((3, 4, 5, 6, 7), axes) for axes in ((1, 3), (0, 4), (2, 3, 4), (-1, 2))),
 )  # fmt: skip
-SHARED_QUICK = tuple(((16, 18, 20), axes) for axes in ((), (0, 2), (-1,), (1, -1), (0, 1, 2)))
+SHARED_QUICK = ((SMALL, ()), (SMALL, PAIR), (SMALL, (2, -3)))
 LAWS = (LAW, VARY_Q[0], DROPOUT[0], UNIT_MEAN[3])
 
 COPIES = 0.2
 GROUPED: tuple[tuple[Shape, Axes], ...] = (
     ((3, 60, 70), (0,)), ((60, 3, 70), (1,)), ((60, 70, 3), (2,)), ((3, 2, 4099), (0, 1)),
-    ((3, 4099, 2), (0, 2)), ((4099, 2, 3), (1, 2)), ((2, 60, 3, 70), (0, 2)), ((60, 2, 70, 3), (1, 3)),
-    ((4099, 3), (1,)), ((3, 4099), (-2,)),
+    ((3, 4099, 2), (0, 2)), ((4099, 2, 3), (1, 2)), ((2, 60, 3, 70), (0, 2)),
+    ((60, 2, 70, 3), (1, 3)), ((4099, 3), (1,)), ((3, 4099), (-2,)),
 )  # fmt: skip
-GROUPED_QUICK = (GROUPED[2], GROUPED[4])
+GROUPED_QUICK = ((SMALL, PAIR),)
 
 
 def first(c: Floats, axes: Sequence[int]) -> Floats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from quantal.conformance import _laws as laws
 from quantal.conformance._bounds import Correlation
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import CELL, DROPOUT, MAIN, PLAIN, UNIT_MEAN, VARY_P, VARY_Q
+from quantal.conformance._precision import blur
 from quantal.conformance._questions import MOST, OneLaw
 from quantal.conformance._registry import Trial, statistical
 from quantal.conformance._shapes import BATCH, shape_for
@@ -28,10 +30,16 @@ CORRELATION = 0.01
 
 
 def at_all_distances(
-    trial: Trial, what: str, made: list[Signal], distances: int, stated: float
+    trial: Trial,
+    what: str,
+    made: list[Signal],
+    distances: int,
+    stated: float,
+    dtype: np.dtype[Any] | None = None,
 ) -> Finding:
     """Ask whether units of a call, up to so far apart, are uncorrelated in whatever they show."""
-    test = pair_test(made, stated, len(made) ** 2 * distances)
+    blurred = blur(trial.subject.dtype if dtype is None else dtype)
+    test = pair_test(made, stated, len(made) ** 2 * distances, blurred)
     one, index, seen, terms = least_likely(list(within_calls(made, distances)), test)
     first, second = one.names
     about = f"{what}, {first} and {second} {index + 1} units apart"
@@ -44,8 +52,9 @@ def copies(trial: Trial, law: Dilution, units: int, faults: tuple[float, ...]) -
     Of the distances up to half a call.
     """
     made, distances = signals(law, np.ones(1)), units // 2
+    blurred = max(blur(dtype) for dtype in trial.subject.dtypes)
     for fault in faults:
-        test = pair_test(made, fault, len(made) ** 2 * distances)
+        test = pair_test(made, fault, len(made) ** 2 * distances, blurred)
         if fault == faults[-1] or test.detectable(MOST // 2, trial.significance) <= fault:
             break
     return fault, -(-test.samples(fault, trial.significance) // (units - distances))

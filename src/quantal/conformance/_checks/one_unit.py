@@ -92,18 +92,14 @@ def resolution(trial: Trial) -> Iterator[Finding]:
     yield trial.judge(f"share of kept c seen before, {law}", repeats, seen, len(kept), stated=0.2)
 
 
-@statistical(
-    "vary-p", fault="a rate off by 2% to 20%, any difference of size", parts=len(VARY_P)
-)
+@statistical("vary-p", fault="a rate off by 2% to 20%, any difference of size", parts=len(VARY_P))
 def vary_p(trial: Trial) -> Iterator[Finding]:
     """With vary="p" a kept unit is 1/p̄, whatever α."""
     for one in _others(trial, VARY_P):
         yield from one.ask()
 
 
-@statistical(
-    "vary-q", fault="a rate off by 2% to 20%, an α by 10% or more", parts=3 * len(VARY_Q)
-)
+@statistical("vary-q", fault="a rate off by 2% to 20%, an α by 10% or more", parts=3 * len(VARY_Q))
 def vary_q(trial: Trial) -> Iterator[Finding]:
     """With vary="q" sizes follow Beta(α, β), apart from the mask."""
     for one in _others(trial, VARY_Q):
@@ -152,5 +148,3 @@ def tiny_rate(trial: Trial) -> Iterator[Finding]:
 def _dropped(trial: Trial, law: Dilution, seed: int) -> int:
 
     return int(np.count_nonzero(trial.subject.draw(Settings.of(law), seed, BATCH) == 0))
-
-

@@ -15,6 +15,7 @@ from quantal.conformance import _laws as laws
 from quantal.conformance._bounds import Largest, Proportion
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import DROPOUT, MAIN, PLAIN, UNIT_MEAN, VARY_P, VARY_Q
+from quantal.conformance._precision import blur
 from quantal.conformance._questions import MOST, OneLaw
 from quantal.conformance._registry import Trial, statistical
 from quantal.conformance._shapes import SHAPES, shape_for
@@ -64,9 +65,11 @@ def by_place(
 ) -> Finding:
     """Ask whether the hits are the same everywhere."""
     assert isinstance(test.test, Proportion)
-    least = [test.test.p_values(margin.hits, margin.units) for margin in found]
-    worst = min(range(len(found)), key=lambda number: float(np.min(least[number])))
-    margin, place = found[worst], int(np.argmin(least[worst]))
+    places = [(margin, place) for margin in found for place in range(len(margin.hits))]
+    hits, units = (np.concatenate([getattr(m, name) for m in found]) for name in ("hits", "units"))
+    # Where the p-values are 0 to all digits, the largest deviation is shown.
+    off = np.abs(hits / np.maximum(units, 1) - test.expected)
+    margin, place = places[int(np.lexsort((-off, test.test.p_values(hits, units)))[0])]
     where = f"{what}, {margin.name}: {place}"
     return trial.judge(
         where, test, int(margin.hits[place]), int(margin.units[place]), stated=stated
@@ -80,7 +83,8 @@ def _count(shape: Shape) -> int:
 
 def _test(trial: Trial, shape: Shape, share: float, most: float) -> tuple[Largest, float, int]:
     """Return a test of hits with probability ``share``, its fault, and how many units it needs."""
-    test = Largest(Proportion(share, slack=4 * laws.CELL), _count(shape))
+    slack = 4 * laws.CELL + blur(trial.subject.dtype)
+    test = Largest(Proportion(share, slack=slack), _count(shape))
     wanted = [part * min(share, 1 - share) for part in SHARES]
     stated = laws.affordable(test, wanted, trial.significance, int(most / PERIODS[-1]))
     return test, stated, test.samples(stated, trial.significance)

@@ -1,6 +1,5 @@
 """Checks of streams that are too short: in one call of millions of units, and over many calls."""
 
-# ruff: noqa: D401  (the docstring of a check states what must hold)
 from __future__ import annotations
 
 import math
@@ -44,7 +43,9 @@ def _unrepeated(trial: Trial, what: str, law: Dilution, c: Floats) -> Iterator[F
     width = window_width(max(law.rate, 1 - law.rate), stream.size)
     for about, values in (("coefficients", stream), ("masks", (stream == 0).astype(np.float64))):
         found = repeated_window(values, width)
-        detail = f"{width} {about} from unit {found[0]} on come again at {found[1]}" if found else ""
+        detail = (
+            f"{width} {about} from unit {found[0]} on come again at {found[1]}" if found else ""
+        )
         yield trial.require(f"{about} {what}", found is None, detail, stream.size)
 
 

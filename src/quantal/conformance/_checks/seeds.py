@@ -1,6 +1,5 @@
 """Checks that draws of different seeds have nothing to do with each other."""
 
-# ruff: noqa: D401  (the docstring of a check states what must hold)
 from __future__ import annotations
 
 import math
@@ -10,11 +9,12 @@ import numpy as np
 
 from quantal.conformance._adapter import Settings
 from quantal.conformance._bounds import Largest
+from quantal.conformance._cases import SMALL
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import MAIN
 from quantal.conformance._questions import OneLaw
 from quantal.conformance._registry import Trial, exact, statistical
-from quantal.conformance._shapes import BATCH
+from quantal.conformance._shapes import BATCH, FEW_UNITS
 from quantal.conformance._signals import (
     Signal,
     between_calls,
@@ -28,7 +28,6 @@ from quantal.dilution import Dilution
 LAW = MAIN[0]
 SETTINGS = Settings.of(LAW)
 SEEDS = 2**31  # a seed is below this
-SMALL = (5, 27)
 COPIES = 0.02
 
 NEAR = 8
@@ -59,9 +58,7 @@ def compare(
     made, distances = two_signals(LAW, c), c.shape[1] // 2
     found = []
     for apart in steps:
-        one, index, seen, terms = least_likely(
-            list(between_calls(made, distances, apart)), test
-        )
+        one, index, seen, terms = least_likely(list(between_calls(made, distances, apart)), test)
         likelihood = test.test.p_value(seen, terms)
         names = f"{one.names[0]} and {one.names[1]}, {what.format(apart)}"
         found.append((likelihood, f"{names}, units {index - distances} apart", seen, terms))
@@ -100,14 +97,14 @@ def neighbouring_seeds(trial: Trial) -> Iterator[Finding]:
 )
 def seeds_apart(trial: Trial) -> Iterator[Finding]:
     """Draws of two seeds are independent, also where they differ in one bit, or by 2¹⁶."""
-    shape, stated = (64, 10, 8), 0.3
-    test = apart_test(LAW, math.prod(shape), 1, stated)
-    pairs = calls_needed(trial, test, math.prod(shape), 0, stated)
+    stated, units = 0.3, math.prod(SMALL)
+    test = apart_test(LAW, units, 1, stated)
+    pairs = calls_needed(trial, test, units, 0, stated)
     for number, distance in enumerate(FAR):
         seeds = trial.subject.seeds("seeds-apart", pairs, start=number * pairs)
         firsts = [seed % (SEEDS - distance) for seed in seeds]
         both = [*firsts, *(first + distance for first in firsts)]
-        drawn = [trial.subject.draw(SETTINGS, seed, shape).reshape(-1) for seed in both]
+        drawn = [trial.subject.draw(SETTINGS, seed, SMALL).reshape(-1) for seed in both]
         # Each is compared with the one that comes as many later as there are pairs.
         step = range(pairs, pairs + 1)
         yield compare(trial, f"seeds {distance} apart", np.stack(drawn), step, test, stated)
@@ -119,7 +116,7 @@ def many_seeds(trial: Trial) -> Iterator[Finding]:
     count = 300 if trial.quick else 1500
     seeds = sorted(set(trial.subject.seeds("many-seeds", count)) | {0, 1, SEEDS - 1})
     # Masks of so many units are alike by chance less than once in 10²⁰ runs.
-    drawn = [trial.subject.draw(SETTINGS, seed, SMALL) for seed in seeds]
+    drawn = [trial.subject.draw(SETTINGS, seed, FEW_UNITS) for seed in seeds]
     for what, keys in (
         ("draws", [c.tobytes() for c in drawn]),
         ("masks", [(c == 0).tobytes() for c in drawn]),

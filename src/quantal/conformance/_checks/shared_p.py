@@ -10,6 +10,7 @@ import numpy as np
 
 from quantal.conformance._adapter import Settings
 from quantal.conformance._bounds import Largest, Mean, Overlapping, Proportion, largest
+from quantal.conformance._cases import PAIR, SMALL
 from quantal.conformance._checks.granularity import (
     COPIES,
     ENOUGH,
@@ -36,24 +37,24 @@ SIZED = (LAW, VARY_Q, Dilution(0.3, 2.0, unit_mean=True))  # whose sizes show p
 
 # (shape, broadcast_dims, p_broadcast_dims)
 SHARED: tuple[tuple[Shape, Axes, Axes], ...] = (
-    *(((16, 18, 20), (), axes) for axes in (
+    *((SMALL, (), axes) for axes in (
         (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2), (-1,), (-1, 0), (2, -3),
     )),
-    *(((16, 18, 20), whole, axes) for whole, axes in (
+    *((SMALL, whole, axes) for whole, axes in (
         ((2,), (0,)), ((0,), (1, 2)), ((1, 2), (0,)), ((1,), (1,)), ((0, 1), (1, 2)),
     )),
     *(((64, 10), (), axes) for axes in ((0,), (1,), (0, 1))),
     *(((6, 7, 8, 9), (), axes) for axes in ((0, 2), (1, 3), (2, 3), (0, -1))),
     ((300,), (), (0,)), ((3, 4, 5, 6, 7), (), (1, 3)), ((3, 4, 5, 6, 7), (4,), (0, 2)),
 )  # fmt: skip
-SHARED_QUICK = (SHARED[4], SHARED[10])
+SHARED_QUICK = ((SMALL, (), PAIR),)
 
 # Few units in each of many groups.
 GROUPED: tuple[tuple[Shape, Axes], ...] = (
     ((4, 4099), (0,)), ((4099, 4), (-1,)), ((3, 2053, 2), (0, 2)), ((2053, 2, 3), (1, 2)),
     ((2, 3, 2053), (0, 1)), ((40, 4, 50), (1,)),
 )  # fmt: skip
-GROUPED_QUICK = (GROUPED[0], GROUPED[2])
+GROUPED_QUICK = ((SMALL, PAIR),)
 LAWS = (
     LAW, VARY_Q, VARY_P, Dilution(0.3, 2.0, unit_mean=True), Dilution(0.8, 5.0),
     Dilution(0.2, 0.5), Dilution(0.6, 10.0, vary="p"), Dilution(0.4, 3.0, vary="q"),
@@ -151,21 +152,23 @@ def p_granularity_masks(trial: Trial) -> Iterator[Finding]:
 
 def _given_p(trial: Trial) -> Iterator[Finding]:
     """Ask whether masks go by the p that the first unit of their group shows, if it is kept."""
-    shape, axes = GROUPED[0]
+    shape, axes = (GROUPED_QUICK if trial.quick else GROUPED)[0]
     given = Mean(0.0, 0.25, -1.0, 1.0, slack=2.0**-14)  # m − p, with p read off the size
     clear = (0.1, 0.9)  # a p that is not too close to 0 or 1 to standardise by
     residual = 1 / math.sqrt(clear[0] * clear[1])
     pair = Mean(0.0, 1.0, -(residual**2), residual**2, slack=1e-3, fault_var=2.0)
-    units = shape[0] - 1
+    groups = own_size(shape, axes)
+    units = math.prod(shape) // groups - 1
     test = Largest(Overlapping(pair, sets=2), units - 1)
-    # A kept unit has p < ½ in a quarter of the cases, and is clear in four of five.
+    # A kept unit has p < ½ in a quarter of the cases, and is clear in four of five. That many
+    # groups show as much as that many units, however many units share a p.
     needed = max(
         given.samples(GIVEN, trial.significance) / (0.5 * 0.25 * units),
         test.samples(TOGETHER, trial.significance) / (0.5 * 0.8),
     )
     settings = Settings.of(LAW, p_broadcast_dims=axes)
-    drawn = draws(trial, settings, shape, shape[1], int(1.2 * needed))
-    c = Groups.of(drawn, shape, axes).c.reshape(shape[0], -1)
+    drawn = draws(trial, settings, shape, groups, int(1.2 * needed))
+    c = Groups.of(drawn, shape, axes).c.reshape(units + 1, -1)
     shows = c[0] > 0
     p = c[0, shows].astype(np.float64) * LAW.retain**2
     off = (c[1:, shows] > 0) - p

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from quantal.conformance._adapter import Settings, SupportsGlobalState
-from quantal.conformance._cases import DENSE, INF, SMALL, Case, cases, seed_of
+from quantal.conformance._cases import DENSE, INF, PAIR, SMALL, Case, cases, seed_of
 from quantal.conformance._checks.gradient import ENOUGH, differences
 from quantal.conformance._finding import Finding
 from quantal.conformance._precision import wide
@@ -20,8 +20,8 @@ LAST = 2**31 - 1
 DRAWS = (
     Settings(0.5, 1.0),
     Settings(0.3, INF),
-    Settings(0.5, 1.0, broadcast_dims=(1,)),
-    Settings(0.5, 1.0, p_broadcast_dims=(0, 2)),
+    Settings(0.5, 1.0, broadcast_dims=PAIR),
+    Settings(0.5, 1.0, p_broadcast_dims=PAIR),
 )
 """A draw of each kind: QSD, dropout, shared coefficients, shared probabilities."""
 
@@ -81,7 +81,7 @@ def determinism(trial: Trial) -> Iterator[Finding]:
 def settings_matter(trial: Trial) -> Iterator[Finding]:
     """With one seed, another rate, α, vary or unit_mean gives other coefficients."""
     subject = trial.subject
-    for shared in ((), (0,)):
+    for shared in ((), PAIR):
         tried = {
             "the usual": Settings(0.5, 1.0, p_broadcast_dims=shared),
             "rate=0.45": Settings(0.45, 1.0, p_broadcast_dims=shared),
@@ -132,9 +132,7 @@ def global_state(trial: Trial) -> Iterator[Finding]:
     }
     if isinstance(subject.adapter, SupportsGlobalState):
         watched["the framework's global generator"] = subject.adapter.global_state
-    tried = [Case(SMALL, settings, subject.dtype) for settings in DRAWS]
-    tried += [Case(SMALL, Settings(0.5, 1.0, training=False), subject.dtype)]
-    tried += [Case(DENSE, DRAWS[0], dtype) for dtype in subject.dtypes]
+    tried = [*cases(subject), Case(SMALL, Settings(0.5, 1.0, training=False), subject.dtype)]
     for case in tried:
         x, seed = np.ones(case.shape, case.dtype), seed_of(subject, case, "global-state")
         before = {name: state() for name, state in watched.items()}
