@@ -19,7 +19,9 @@ NEEDS = {
     "src/quantal/jax/nnx": ("jax", "flax"),
     "src/quantal/jax/linen": ("jax", "flax"),
     "src/quantal/jax/equinox": ("jax", "equinox"),
+    "src/quantal/jax/haiku": ("jax", "haiku"),
     "src/quantal/jax": ("jax",),
+    "src/quantal/conformance/_on_device.py": ("torch",),
     "src/quantal/conformance/adapters/torch.py": ("torch",),
     "src/quantal/conformance/adapters/tensorflow.py": ("tensorflow",),
     "src/quantal/conformance/adapters/jax.py": ("jax",),
@@ -27,6 +29,8 @@ NEEDS = {
     "src/quantal/conformance/adapters/linen.py": ("jax", "flax"),
     "src/quantal/conformance/adapters/equinox.py": ("jax", "equinox"),
     "tests/with_torch": ("torch",),
+    "tests/docs": ("selenium",),
+    "tests/gpu": ("torch", "triton"),
     "tests/with_keras": ("keras",),
     "tests/with_jax": ("jax", "flax", "equinox"),
     "examples": ("sklearn", "pooch", "rich", "matplotlib"),
@@ -55,6 +59,8 @@ BACKENDS = {
     if path.startswith("tests/") and "." not in path and "*" not in path
 }
 ROOT = Path(__file__).parent
+# It has no examples, and whoever imports it has chosen between a GPU and Triton's interpreter.
+collect_ignore = ["src/quantal/torch/_triton_kernels.py"]
 
 
 def missing(path: str) -> list[str]:

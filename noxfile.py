@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 import nox
@@ -14,6 +15,7 @@ nox.options.parallel = 2
 nox.options.allow_parallel = True
 
 PROJECT = nox.project.load_toml("pyproject.toml")
+HIDE = str(Path(__file__).parent / "tests" / "hide")
 FRAMEWORKS = {"torch", "tensorflow", "keras", "jax", "flax", "equinox", "haiku"}
 
 
@@ -62,6 +64,8 @@ ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "TF_NUM_INTRAOP_THREADS": "1",
     "TF_NUM_INTEROP_THREADS": "1",
+    # Some virtual machines announce AMX and stop at its first instruction (bfloat16 in torch).
+    "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16",
 }
 
 
@@ -108,12 +112,27 @@ def tests(session: nox.Session) -> None:
 
 
 def _run_part(session: nox.Session, part: Part) -> None:
-    hide = {"HIDE_PACKAGES": " ".join(FRAMEWORKS - part.sees), "PYTHONPATH": "tests/hide"}
+    hide = {"HIDE_PACKAGES": " ".join(FRAMEWORKS - part.sees), "PYTHONPATH": HIDE}
     asked = ("--backend", part.backend) if part.backend else ()
     session.run(
         "pytest", "-n", "2", "--dist", "worksteal", *asked, *part.paths,
         env=ONE_THREAD | hide | part.environment,
     )  # fmt: skip
+
+
+@nox.session(default=False)
+def gpu(session: nox.Session) -> None:
+    """Test the kernels for GPUs without one: interpreted, and as machine code."""
+    install(session, "test", "gpu")
+    paths = session.posargs or ("src/quantal/torch", "tests/gpu")
+    session.run("pytest", "-n", "2", "--backend", "gpu", *paths, env=ONE_THREAD)
+
+
+@nox.session(default=False)
+def docs(session: nox.Session) -> None:
+    """Test the explorer in a real browser (Debian: apt-get install chromium chromium-driver)."""
+    install(session, "test", "docs")
+    session.run("pytest", "--backend", "docs", *(session.posargs or ("tests/docs",)))
 
 
 @nox.session(default=False)

@@ -119,11 +119,11 @@ def _nnx(layer: nnx.Dropout) -> Layer:
     return lambda x, key: layer(x, rngs=key)
 
 
-def _linen(layer: nn.Module) -> Layer:
+def _linen(layer: Any) -> Layer:
     return lambda x, key: layer.apply({}, x, False, rng=key)
 
 
-def _equinox(layer: eqx.Module) -> Layer:
+def _equinox(layer: Any) -> Layer:
     return lambda x, key: layer(x, key=key)
 
 

@@ -29,8 +29,8 @@ def two_gammas(x: Tensor, law: quantal.Dilution) -> Tensor:
 
 def beta(x: Tensor, law: quantal.Dilution) -> Tensor:
     """Dilute with p from torch's Beta distribution."""
-    sizes = (torch.tensor(size, dtype=x.dtype, device=x.device) for size in (law.alpha, law.beta))
-    return _masked(x, torch.distributions.Beta(*sizes, validate_args=False).sample(x.shape), law)
+    a, b = (torch.tensor(size, dtype=x.dtype, device=x.device) for size in (law.alpha, law.beta))
+    return _masked(x, torch.distributions.Beta(a, b, validate_args=False).sample(x.shape), law)
 
 
 def _masked(x: Tensor, p: Tensor, law: quantal.Dilution) -> Tensor:

@@ -1,4 +1,4 @@
-"""The command line: ``python -m examples list | run | sweep | report | demo``."""
+"""The command line: ``python -m examples list | run | sweep | report | export | demo``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from examples.experiments import EXPERIMENTS, LAYERS
+from examples import lifeline
+from examples.experiments import EXPERIMENTS, LAYERS, experiment
 from examples.settings import BACKENDS, Settings
+from quantal._errors import wrong_value
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,6 +44,10 @@ def _list(given: argparse.Namespace) -> None:
         print(f"{one.name:<13} {one.title}")
         print(f"{'':<13} {count:,} parameters, {one.epochs} epochs of batches of {one.batch}")
         print(f"{'':<13} rate {one.rate:g}, alpha {one.alpha:g}; sites: {', '.join(one.sites)}")
+        for name in one.variants:
+            other = experiment(one.name, name)
+            what = f"sites: {', '.join(other.sites)}; decay {other.optimiser.weight_decay:g}"
+            print(f"{'':<13}   variant {name}: {what}")
         for found in one.findings:
             alpha = "" if found.alpha is None else f", alpha {found.alpha:g}"
             condition = f"{found.layer} at rate {found.rate:g}{alpha}"
@@ -52,32 +58,41 @@ def _run(given: argparse.Namespace) -> None:
     from examples.progress import watch
     from examples.run import train, train_together
 
+    _at_least(0, given, "patience")
     many = [_settings(given, seed=seed) for seed in given.seed]
+    options: dict[str, Any] = {"data": given.data, "patience": given.patience}
     if given.vmap_seeds:
         print(f"{len(many)} seeds at once; shown is the first", flush=True)
-        train_together(many, given.out, data=given.data, watch=watch())
+        train_together(many, given.out, watch=watch(), **options)
     else:
         for one in many:
-            train(one, given.out, data=given.data, watch=watch())
+            train(one, given.out, watch=watch(), **options)
 
 
 def _sweep(given: argparse.Namespace) -> int:
     from examples import sweep
 
+    _at_least(1, given, "seeds", "jobs", "threads")
+    _at_least(0, given, "retries", "gpus", "cpus")
+    if given.engine == "processes" and given.gpus % 1:
+        raise wrong_value("gpus", "a whole number, of this machine", given.gpus)
     seeds = range(given.seeds)
     runs: list[Settings] = []
     for name in given.experiments:
         for backend in given.backends:
-            start = _settings(given, experiment=name, backend=backend)
+            under = given.keras_backend if backend == "keras" else None
+            start = _settings(given, experiment=name, backend=backend, keras_backend=under)
             if given.paper:
                 runs += sweep.paper(start, seeds)
             else:
                 runs += sweep.grid(
                     start, layers=given.layers, rates=given.rates, alphas=given.alphas, seeds=seeds
                 )
-    left = sweep.pending(runs, given.out)
-    work = sweep.jobs(left, vmap_seeds=given.vmap_seeds)
-    print(f"{len(runs)} runs, {len(runs) - len(left)} of them done; {len(work)} jobs", flush=True)
+    found = sweep.standing(runs, given.out)
+    work = sweep.jobs(found.left, vmap_seeds=given.vmap_seeds)
+    print(f"{len(runs)} runs, {len(found.done)} of them done; {len(work)} jobs", flush=True)
+    for name, reason in found.refused.items():
+        print(f"{name}\n  not begun: {reason}", flush=True)
     out = given.out.absolute()
     data = None if given.data is None else given.data.absolute()
     if given.engine == "ray":
@@ -88,27 +103,52 @@ def _sweep(given: argparse.Namespace) -> int:
             address=given.address, cpus=given.cpus, gpus=given.gpus, retries=given.retries,
         )  # fmt: skip
     else:
-        ended = sweep.on_this_machine(
+        from examples.processes import on_this_machine
+
+        ended = on_this_machine(
             work, out, data,
             at_once=given.jobs, threads=given.threads, gpus=int(given.gpus), retries=given.retries,
         )  # fmt: skip
-    failed = 0
+    failed = len(found.refused)
     for number, (job, error) in enumerate(ended, 1):
         failed += bool(error)
-        print(f"[{number}/{len(work)}] {job.name}: {error or 'done'}", flush=True)
+        print(f"[{number}/{len(work)}] {job.name}", flush=True)
+        if error:
+            print(f"  failed: {error}", flush=True)
     return int(failed > 0)
 
 
 def _report(given: argparse.Namespace) -> None:
-    from examples.report import report
+    from examples.report import report, write_page
 
     print(report(given.runs, given.out))
+    if given.page is not None:
+        print(write_page(given.runs, given.page))
+
+
+def _export(given: argparse.Namespace) -> int:
+    from examples.export import export
+
+    records = export(given.runs, given.out)
+    size = sum(path.stat().st_size for path in given.out.rglob("*") if path.is_file())
+    print(f"{len(records)} records; {given.out} has {size / 1e6:.1f} MB")
+    for folder, reason in records.damaged.items():
+        print(f"{folder}\n  left out: {reason}")
+    return int(bool(records.damaged))
 
 
 def _demo(given: argparse.Namespace) -> None:
     from examples.demo import demo
 
+    _at_least(1, given, "seeds")
     demo(given.backend, given.out, seeds=given.seeds, epochs=given.epochs)
+
+
+def _at_least(least: int, given: argparse.Namespace, *names: str) -> None:
+    for name in names:
+        value = getattr(given, name)
+        if value is not None and not value >= least:
+            raise wrong_value(name, f"at least {least}", value)
 
 
 def _settings(given: argparse.Namespace, **changes: Any) -> Settings:
@@ -136,6 +176,12 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument("--device", default="auto", help="auto, cpu or gpu")
     common.add_argument("--stream", default="native", help="native, or portable between backends")
     common.add_argument("--devices", type=int, default=1, help="how many share each batch")
+    common.add_argument("--unit-mean", action="store_true", help="QSD with a mean of 1")
+    shared = "one retain probability of a unit for all samples of a batch"
+    common.add_argument("--shared-p", action="store_true", help=shared)
+    common.add_argument("--variant", help="another reading of the experiment; see list")
+    under = "tensorflow, jax or torch; default: KERAS_BACKEND, or tensorflow"
+    common.add_argument("--keras-backend", help=under)
     common.add_argument("--data", type=Path, help="the folder of the data; default: download")
     common.add_argument("--out", type=Path, default=Path("runs"), help="the folder of all runs")
     together = "train all seeds of a condition at once (jax)"
@@ -148,6 +194,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--rate", type=float, help="default: the paper's")
     run.add_argument("--alpha", type=float, help="default: the paper's")
     run.add_argument("--seed", type=int, nargs="+", default=[0])
+    patience = "seconds to wait for another process that is at work in the folder"
+    run.add_argument("--patience", type=float, default=0, help=patience)
 
     grid = command("sweep", _sweep, "train a grid of conditions and seeds", common)
     grid.add_argument("experiments", nargs="+", help=", ".join(EXPERIMENTS))
@@ -169,6 +217,11 @@ def _parser() -> argparse.ArgumentParser:
     made = command("report", _report, "tables and figures from a folder of runs")
     made.add_argument("runs", type=Path, nargs="?", default=Path("runs"))
     made.add_argument("--out", type=Path, default=Path("report"))
+    made.add_argument("--page", type=Path, help="also write the page of results here")
+
+    small = command("export", _export, "small records of runs, for the project")
+    small.add_argument("runs", type=Path)
+    small.add_argument("out", type=Path)
 
     show = command("demo", _demo, "dropout and QSD on scikit-learn's digits, in a minute")
     show.add_argument("--backend", help="default: the first of jax, torch, keras that is there")
@@ -179,4 +232,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    lifeline.hold()
     sys.exit(main())

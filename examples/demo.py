@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
+from examples.backends import first_installed
 from examples.progress import watch
 from examples.run import train, train_together
 from examples.settings import Settings
-from quantal._errors import wrong_value
 
 __all__ = ["demo"]
-
-# What each backend's loop imports. JAX comes first: it trains all seeds at once.
-_NEEDS = {
-    "jax": ("jax", "flax", "optax"),
-    "torch": ("torch",),
-    "keras": ("keras", "tensorflow"),
-}
 
 
 def demo(backend: str | None, out: Path, *, seeds: int = 8, epochs: int | None = None) -> None:
@@ -37,7 +29,8 @@ def demo(backend: str | None, out: Path, *, seeds: int = 8, epochs: int | None =
     from examples.figures import comparison
     from examples.report import compare
 
-    backend = backend or _installed()
+    # JAX comes first: it trains all seeds at once.
+    backend = backend or first_installed("digits-mlp", "jax", "torch", "keras")
     for layer in ("dropout", "qsd"):
         many = [
             Settings("digits-mlp", backend, layer=layer, seed=seed, epochs=epochs)
@@ -51,11 +44,3 @@ def demo(backend: str | None, out: Path, *, seeds: int = 8, epochs: int | None =
                 train(one, out, watch=watch())
     print(compare(out))
     print(f"figure: {comparison(out, out / 'digits.png')}")
-
-
-def _installed() -> str:
-    for backend, packages in _NEEDS.items():
-        if all(importlib.util.find_spec(package) for package in packages):
-            return backend
-    expected = " or ".join(" with ".join(packages) for packages in _NEEDS.values())
-    raise wrong_value("backend", f"an installation of {expected}", "none")

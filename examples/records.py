@@ -1,17 +1,21 @@
-"""The runs of a folder, as they stand there: finished, under way or diverged."""
+"""The runs of a folder, as they stand there: finished, under way, diverged or damaged."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
+from examples import summaries
 from examples.experiments import EXPERIMENTS, LAYERS
-from examples.settings import BACKENDS, Settings
+from examples.folder import read_metrics, read_result, read_settings, read_times, score
+from examples.settings import BACKENDS, KERAS_BACKENDS, Settings
+from quantal._errors import wrong_value
 
-__all__ = ["Record", "collect"]
+__all__ = ["Record", "Records", "collect", "under_way"]
 
 
 @dataclass(frozen=True)
@@ -28,28 +32,99 @@ class Record:
         """Whether the run has ended without a number for its cost."""
         return self.score is not None and not isfinite(self.score["test_cost"])
 
+    @cached_property
+    def seconds(self) -> float | None:
+        """How long the run took, its share if several were trained at once; None if unknown."""
+        times = read_times(self.folder)
+        if {line.get("epoch") for line in times} < {*range(len(self.metrics))}:
+            return None
+        return sum(line["seconds"] / line.get("together", 1) for line in times)
 
-def collect(runs: Path) -> list[Record]:
+
+class Records(list[Record]):
+    """Runs in the order of the tables; ``damaged`` are the folders that were left out, and why."""
+
+    damaged: dict[Path, str]
+
+
+def collect(runs: Path) -> Records:
     """Read all runs below a folder, finished or not; a single run's own folder will do."""
-    paths = [path for path in runs.resolve().rglob("config.json") if path.parent.match("seed-*")]
-    return sorted((_read(path.parent) for path in paths), key=lambda run: _order(run.settings))
+    found, damaged = [], {}
+    root = runs.resolve()
+    for folder in sorted(path.parent for path in root.rglob("config.json")):
+        if folder.match("seed-*"):
+            try:
+                found.append(_read(folder))
+            except (ValueError, OSError) as error:
+                damaged[folder.relative_to(root)] = str(error)
+    records = Records(sorted(found, key=lambda run: _order(run.settings)))
+    records.damaged = damaged
+    _refuse_copies(records)
+    return records
+
+
+def under_way(records: Iterable[Record]) -> list[Record]:
+    """Return unfinished runs as if they had ended, those to be compared after equally many epochs.
+
+    Where one of those has ended, the others are not cut short with it.
+    """
+    groups: dict[Settings, list[Record]] = {}
+    ended = set()
+    for record in records:
+        key = _alike(record.settings)
+        if record.score is not None:
+            ended.add(key)
+        elif record.metrics:
+            groups.setdefault(key, []).append(record)
+    found = []
+    for key, own in groups.items():
+        if key not in ended:
+            epochs = min(len(record.metrics) for record in own)
+            found += [_until(record, epochs) for record in own]
+    return found
+
+
+def _alike(settings: Settings) -> Settings:
+    """Return the same settings for all conditions and seeds that belong to one comparison."""
+    return settings.but(layer="none", seed=0, device="auto", devices=1)
+
+
+def _until(record: Record, epochs: int) -> Record:
+    lines = record.metrics[:epochs]
+    settings = record.settings.but(epochs=epochs)
+    return replace(record, settings=settings, metrics=lines, score=score(lines))
 
 
 def _read(folder: Path) -> Record:
-    metrics, result = folder / "metrics.jsonl", folder / "result.json"
-    # The last line may be in the middle of being written.
-    lines = metrics.read_text().split("\n")[:-1] if metrics.exists() else []
-    score = json.loads(result.read_text())["score"] if result.exists() else None
-    settings = Settings.read(folder / "config.json")
-    return Record(folder, settings, [json.loads(line) for line in lines], score)
+    settings = read_settings(folder)
+    result = read_result(folder, int(settings.epochs or 0))
+    summaries.load(folder)  # is damaged, or not
+    return Record(folder, settings, read_metrics(folder), result and result["score"])
+
+
+def _refuse_copies(records: Records) -> None:
+    seen: dict[Settings, Path] = {}
+    for record in records:
+        key = record.settings.but(device="auto", devices=1)
+        if key in seen:
+            same = f"{seen[key]} and {record.folder}"
+            raise wrong_value("runs", "a folder with each run once", same)
+        seen[key] = record.folder
 
 
 def _order(settings: Settings) -> tuple[Any, ...]:
     places = (
         [*EXPERIMENTS].index(settings.experiment),
         BACKENDS.index(settings.backend),
+        ("", *KERAS_BACKENDS).index(settings.keras_backend or ""),
+        settings.variant or "",
         LAYERS.index(settings.layer),
     )
-    parameters = (settings.rate or 0.0, settings.alpha or inf)
+    parameters = (
+        settings.rate or 0.0,
+        settings.alpha or inf,
+        settings.unit_mean,
+        settings.shared_p,
+    )
     rest = (settings.epochs, settings.limit or inf, settings.precision, settings.stream)
     return (*places, *parameters, *rest, settings.seed)

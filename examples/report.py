@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from examples import figures, tables, words
 from examples.experiments import EXPERIMENTS, experiment
-from examples.records import Record, collect
-from examples.settings import BACKENDS
+from examples.markdown import cell, table
+from examples.page import page
+from examples.records import Records, collect
 from examples.sparse import TOTALS, VIEWS
 from examples.statistics import conditions
 from quantal._errors import wrong_value
 
-__all__ = ["compare", "report"]
+__all__ = ["compare", "report", "write_page"]
 
 Rows = Sequence[tables.Row]
 
 _NOTES = """\
 A run's score is the mean of its last 3 evaluations. Z and P are those of the unpaired Wilcoxon \
 rank-sum test against dropout at the same rate; Z is positive where the condition is the lower, \
-that is the better one. A run that diverged ranks behind all others, in Z and in the quartiles."""
+that is the better one. *Z of QSD* and *P of QSD* are those of QSD at the same rate and α against \
+the condition; they are positive where QSD is the lower. A run that diverged ranks behind all \
+others, in Z and in the quartiles."""
 _SPARSE_NOTES = """\
 Outputs of the sites, relative to dropout at the same rate: medians over the runs that did not \
 diverge. B: test data, masks on; C: masks off; D: inputs permuted, masks off. Size is the mean of \
@@ -41,7 +44,7 @@ def report(runs: Path, out: Path) -> Path:
         The folder to write to.
     """
     records = collect(runs)
-    if not records:
+    if not records and not records.damaged:
         raise wrong_value("runs", "a folder with runs in it", str(runs))
     out.mkdir(parents=True, exist_ok=True)
     found = conditions(records)
@@ -64,6 +67,22 @@ def report(runs: Path, out: Path) -> Path:
     return path
 
 
+def write_page(runs: Path, path: Path) -> Path:
+    """Write the page of results, and its figures to ``figures`` in the folder of its name."""
+    records = collect(runs)
+    if records.damaged:  # a page that is to be trusted is made of nothing else
+        raise ValueError(next(iter(records.damaged.values())))
+    if not records:
+        raise wrong_value("runs", "a folder with runs in it", str(runs))
+    folder = path.with_suffix("") / "figures"
+    named = figures.of_experiments(records)
+    figures.draw(records, folder, only={name for names in named.values() for name in names})
+    place = folder.relative_to(path.parent)
+    pictures = {own: [place / f"{name}.png" for name in names] for own, names in named.items()}
+    path.write_text(page(records, runs, path, pictures))
+    return path
+
+
 def compare(runs: Path) -> str:
     """Return the results of a folder of runs as lines for a terminal."""
     lines = []
@@ -76,15 +95,17 @@ def compare(runs: Path) -> str:
     return "\n".join(lines)
 
 
-def _summary(records: Sequence[Record]) -> Iterator[str]:
+def _summary(records: Records) -> Iterator[str]:
     unfinished = [run for run in records if run.score is None]
     diverged = [run for run in records if run.diverged]
     there = {run.settings.experiment for run in records}
     yield (
         f"{len(records)} runs: {len(records) - len(unfinished)} finished, {len(diverged)} of them "
-        f"diverged; {len(unfinished)} not finished and not counted. {_NOTES}"
+        f"diverged; {len(unfinished)} not finished and not counted; {len(records.damaged)} damaged "
+        f"and left out. {_NOTES}"
     )
-    lines = [
+    lines = [f"- damaged: `{folder}`: {why}" for folder, why in records.damaged.items()]
+    lines += [
         f"- not finished: `{run.settings.name}`, {len(run.metrics)} of {run.settings.epochs} epochs"
         for run in unfinished
     ]
@@ -98,9 +119,9 @@ def _results(rows: Rows) -> Iterator[str]:
         own = list(group)
         plan = experiment(name)
         yield f"## {plan.title}: {words.measure(measure, rmse=plan.error == 'rmse')}"
-        yield _table([_result(row) for row in own])
+        yield table([_result(row) for row in own])
         if len({row["backend"] for row in own}) > 1:
-            yield _table(_across(own))
+            yield table(_across(own))
 
 
 def _result(row: tables.Row) -> dict[str, str]:
@@ -108,33 +129,41 @@ def _result(row: tables.Row) -> dict[str, str]:
     return {
         "backend": row["backend"],
         "condition": row["condition"],
-        "rate": _cell(row["rate"], "g"),
+        "rate": cell(row["rate"], "g"),
         "n": str(row["n"]),
         "diverged": str(row["diverged"]),
         "median": _median(row),
         "quartiles": " to ".join(quartiles) if row["n"] else "–",
-        "paper's median": _cell(row["paper"], "g"),
-        "Z": _cell(row["z"], ".2f"),
-        "P": _cell(row["p"], ".2g"),
-        "paper's Z": _cell(row["paper_z"], ".2f"),
-        "matched seeds": _cell(row["matched"], "d"),
+        "paper's median": _papers_median(row),
+        "Z": cell(row["z"], ".2f"),
+        "P": cell(row["p"], ".2g"),
+        "paper's Z": cell(row["paper_z"], ".2f"),
+        "matched seeds": cell(row["matched"], "d"),
+        "Z of QSD": cell(row["z_of_qsd"], ".2f"),
+        "P of QSD": cell(row["p_of_qsd"], ".2g"),
+        "paper's Z of QSD": cell(row["paper_z_of_qsd"], ""),
         "unlike the paper": row["setup"],
     }
 
 
+def _papers_median(row: tables.Row) -> str:
+    above = row["paper_above"]
+    return cell(row["paper"], "g") if above is None else f"> {above:g}"
+
+
 def _across(rows: Rows) -> Iterator[dict[str, str]]:
     """Yield the medians of the backends side by side, where there is something to compare."""
-    there = [name for name in BACKENDS if any(row["backend"] == name for row in rows)]
+    there = list(dict.fromkeys(row["backend"] for row in rows))
     lines: dict[tuple[str, ...], dict[str, tables.Row]] = {}
     for row in (row for row in rows if row["n"]):
-        key = (row["condition"], _cell(row["rate"], "g"), row["setup"])
+        key = (row["condition"], cell(row["rate"], "g"), row["setup"])
         lines.setdefault(key, {})[row["backend"]] = row
     for (condition, rate, setup), own in lines.items():
         medians = {name: _median(own[name]) if name in own else "missing" for name in there}
         line = {"median of": condition, "rate": rate, **medians}
         paper = next(iter(own.values()))["paper"]
         if len(own) > 1 or paper is not None:
-            yield line | {"paper": _cell(paper, "g"), "unlike the paper": setup}
+            yield line | {"paper": cell(paper, "g"), "unlike the paper": setup}
 
 
 def _median(row: tables.Row) -> str:
@@ -151,7 +180,7 @@ def _sparse(rows: Rows) -> Iterator[str]:
         lines = []
         for key, views in groupby(group, lambda row: [row[part] for part in who]):
             lines.append(_changes(dict(zip(who, key, strict=True)), list(views)))
-        yield _table(lines)
+        yield table(lines)
 
 
 def _is_compared(row: tables.Row) -> bool:
@@ -166,22 +195,10 @@ def _changes(who: dict[str, Any], rows: Rows) -> dict[str, str]:
     for total in TOTALS:
         title = "size" if total == "absolute" else total
         for row in rows:
-            line[f"{title} {letters[row['view']]}"] = _cell(row[f"{total}_change"], "+z.0%")
+            line[f"{title} {letters[row['view']]}"] = cell(row[f"{total}_change"], "+z.0%")
             if (found := row[f"paper_{total}_change"]) is not None:
                 paper.append(f"{title} {letters[row['view']]} {found:+.0%}")
     return line | {"paper": ", ".join(paper) or "–", "unlike the paper": unlike}
-
-
-def _cell(value: Any, form: str) -> str:
-    return "–" if value is None else format(value, form)
-
-
-def _table(rows: Iterable[dict[str, str]]) -> str:
-    """Return a Markdown table, without the columns in which there is nothing."""
-    rows = list(rows)
-    header = [name for name in rows[0] if any(row[name] for row in rows)]
-    lines = [header, ["---"] * len(header), *([row[name] for name in header] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _write_csv(path: Path, rows: Rows) -> None:

@@ -1,51 +1,53 @@
-"""One run: what a backend's training loop asks for, and the folder that it writes.
+"""One run: what a backend's training loop asks for, and what it leaves in its folder.
 
-``config.json`` and ``versions.json`` are written at the start, ``metrics.jsonl`` gets a line an
-epoch, ``checkpoint-N`` is the state after N epochs, ``sparse.npz`` holds the sparse-encoding
-measurements and ``result.json`` ends the run. A run that was killed goes on from its checkpoint.
+A run that was stopped or killed goes on from its last checkpoint; `folder` has the files.
 """
 
 from __future__ import annotations
 
-import fcntl
 import importlib
 import importlib.metadata
 import json
 import os
 import platform
-import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from io import BytesIO
 from math import exp, nan, sqrt
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 import quantal
+from examples import folder as folders
+from examples.backends import require_backend
 from examples.data import Batch, Data, batches, load, steps
 from examples.data.batches import evaluation
+from examples.files import append, checksums, refuse_links, remove, write_whole
 from examples.progress import Watch
-from examples.settings import Settings, write_whole
+from examples.settings import Settings
 from quantal._errors import wrong_value
 from quantal.keys import Key
 
 __all__ = ["Run", "train", "train_together"]
 
-LAST = 3  # a run's score is the mean of so many last evaluations
 _PACKAGES = ("numpy", "scipy", "torch", "tensorflow", "tensorflow-cpu", "keras", "jax", "flax")
 
 
 def train(settings: Settings, out: Path, **options: Any) -> dict[str, Any]:
     """Run to the end, from where it stands, and return the result; arguments as of `Run`."""
-    # torchrun numbers the processes that it starts.
-    run = Run(settings, out, rank=int(os.environ.get("RANK", 0)), **options)
-    if run.result is None:
-        with run:
-            importlib.import_module(f"examples.with_{settings.backend}.train").train(run)
+    run = Run(settings, out, rank=_rank(settings.backend), **options)
+    if (result := run.result) is not None:
+        run.watch.again(run, result)
+        return result
+    loop = _loop(settings, "train")
+    with run:
+        loop.train(run)
     assert run.result is not None
     return run.result
 
@@ -59,14 +61,43 @@ def train_together(
         raise wrong_value("vmap_seeds", "backend jax", backend)
     runs = [Run(settings, out, **options) for settings in many]
     going = [run for run in runs if run.result is None]
-    if going and watch is not None:
+    watch = watch or Watch()
+    for run in runs:
+        if (result := run.result) is not None:
+            watch.again(run, result)
+    if going:
         going[0].watch = watch
-    with ExitStack() as stack:
-        for run in going:
-            stack.enter_context(run)
-        if going:
-            importlib.import_module("examples.with_jax.seeds").train_seeds(going)
+        loop = _loop(many[0], "seeds")
+        with ExitStack() as stack:
+            for run in going:
+                run.together = len(going)
+                stack.enter_context(run)
+            loop.train_seeds(going)
     return [run.result or {} for run in runs]
+
+
+def _loop(settings: Settings, name: str) -> Any:
+    """Return a module of a backend; what is missing is told of before any data are loaded."""
+    require_backend(settings)
+    if settings.keras_backend is not None:
+        os.environ["KERAS_BACKEND"] = settings.keras_backend  # read once, when Keras is loaded
+    loop = importlib.import_module(f"examples.with_{settings.backend}.{name}")
+    loop.check(settings)
+    return loop
+
+
+def _rank(backend: str) -> int:
+    """Return the number that torchrun gave to this process, 0 without it."""
+    rank, size = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    if rank is None:
+        return 0
+    if backend != "torch":
+        raise wrong_value("RANK", f"not to be set, since backend {backend} knows no torchrun", rank)
+    if size is None:
+        raise wrong_value("RANK", "not to be set without torchrun, which sets WORLD_SIZE too", rank)
+    if not (rank.isdecimal() and size.isdecimal() and int(rank) < int(size)):
+        raise wrong_value("RANK", f"a number below WORLD_SIZE, which is {size!r}", rank)
+    return int(rank)
 
 
 class Run:
@@ -92,6 +123,11 @@ class Run:
     rank : int
         The number of this process among several that share the run: only 0 writes and tells; what
         the others call does nothing.
+
+    Attributes
+    ----------
+    together : int
+        How many seeds are trained at once, in the same time.
     """
 
     def __init__(
@@ -112,10 +148,14 @@ class Run:
         self.folder = out / settings.name
         self._where = data
         self._data: Data | None = None
+        self._out = out
         self._patience = patience
-        self._lock: IO[str] | None = None
+        self._lock: FileLock | None = None
+        self._made: list[Path] = []
+        self._since = 0.0
+        self.together = 1
         if rank == 0:
-            self._refuse_other_settings()
+            folders.refuse_other_settings(self.folder, settings)
 
     # --- what a loop reads -----------------------------------------------------------------------
 
@@ -163,28 +203,22 @@ class Run:
     @property
     def checkpoint(self) -> Path | None:
         """The latest state, None at the start."""
-        found = sorted(self.folder.glob("checkpoint-*"), key=lambda path: _number(path))
-        return found[-1] if found else None
+        return folders.checkpoints(self.folder).get(self.first_epoch)
 
     @property
     def first_epoch(self) -> int:
         """The epoch to go on with."""
-        return 0 if self.checkpoint is None else _number(self.checkpoint)
+        return max(folders.checkpoints(self.folder), default=0)
 
     @property
     def result(self) -> dict[str, Any] | None:
         """The end of the run, None if it has not come."""
-        path = self.folder / "result.json"
-        return json.loads(path.read_text()) if path.exists() else None
+        return folders.read_result(self.folder, self.epochs)
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
         """One dictionary for each recorded epoch."""
-        path = self.folder / "metrics.jsonl"
-        if not path.exists():
-            return []
-        # A process killed while it wrote leaves a last line without an end.
-        return [json.loads(line) for line in path.read_text().split("\n")[:-1]]
+        return folders.read_metrics(self.folder)
 
     # --- what a loop tells -----------------------------------------------------------------------
 
@@ -218,23 +252,26 @@ class Run:
         line |= {f"train_{name}": value for name, value in self._measures(train_cost, nan).items()}
         for part, (cost, wrong) in evaluated.items():
             line |= {f"{part}_{name}": v for name, v in self._measures(cost, wrong).items()}
-        with (self.folder / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        now = time.monotonic()
+        spent = {"epoch": epoch, "seconds": round(now - self._since, 3), "together": self.together}
+        self._since = now
+        append(self.folder / "times.jsonl", json.dumps(spent), wait=False)
+        append(self.folder / "metrics.jsonl", json.dumps(line))
         new = self.folder / f"checkpoint-{epoch + 1}"
         half = self.folder / "half-written"
-        _remove(half)
+        remove(half)
         save(half)
+        written = new.with_name(new.name + ".sha256")
+        write_whole(written, checksums(half, new.name))
         half.rename(new)
         for path in self.folder.glob("checkpoint-*"):
-            if path != new:
-                _remove(path)
+            if path not in (new, written):
+                remove(path)
         self.watch.epoch(line)
 
     def finish(
         self,
-        site_outputs: Callable[[NDArray, bool], list[NDArray]],
+        site_outputs: Callable[[Iterable[NDArray], bool], Iterable[list[NDArray]]],
         weights: dict[str, NDArray],
     ) -> None:
         """End the run: sparse-encoding measurements, and the result.
@@ -242,7 +279,7 @@ class Run:
         Parameters
         ----------
         site_outputs : function
-            From a batch of inputs, and whether masks are on, to the outputs of the sites.
+            As `sparse.measure` takes it.
         weights : dict
             The trained weights, named and laid out as in `initial`.
         """
@@ -251,14 +288,11 @@ class Run:
         from examples.sparse import measure
 
         arrays: dict[str, Any] = measure(self, site_outputs, weights)
-        np.savez(self.folder / "sparse.npz", **arrays)
+        packed = BytesIO()
+        np.savez(packed, **arrays)
+        write_whole(self.folder / "sparse.npz", packed.getvalue())
         lines = self.metrics
-        scores = {
-            name: float(np.mean([line[name] for line in lines[-LAST:]]))
-            for name in lines[-1]
-            if name not in ("epoch", "learning_rate")
-        }
-        result = json.dumps({"epochs": len(lines), "score": scores}, indent=2)
+        result = json.dumps({"epochs": len(lines), "score": folders.score(lines)}, indent=2)
         write_whole(self.folder / "result.json", result + "\n")
         self.watch.done(self.result or {})
 
@@ -276,61 +310,59 @@ class Run:
         if self.rank:
             return self
         _ = self.data  # what is missing is told of before anything is written
+        refuse_links(self.folder, self._out)
+        parts = (self.folder, *self.folder.parents)
+        self._made = [part for part in parts if not part.exists()]
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = (self.folder / "lock").open("w")
-        until = time.monotonic() + self._patience
-        while True:
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= until:
-                    self._lock.close()
-                    raise RuntimeError(f"another process is at work in {self.folder}") from None
-                time.sleep(0.5)
+        self._lock = FileLock(self.folder / "lock", timeout=self._patience, thread_local=False)
+        try:
+            self._lock.acquire(poll_interval=0.5)
+        except (Timeout, RuntimeError):  # the latter, if it is this very process
+            raise RuntimeError(f"another process is at work in {self.folder}") from None
         try:
             self._begin()
         except BaseException:  # `with` does not leave what was not entered
-            self._lock.close()
+            self._leave(failed=True)
             raise
         return self
 
     def _begin(self) -> None:
-        self.settings.write(self.folder / "config.json")
-        versions = json.dumps(_versions(), indent=2)
-        write_whole(self.folder / "versions.json", versions + "\n")
+        if self.checkpoint is not None:
+            folders.checked_checkpoint(self.checkpoint)
         # An epoch whose state was not saved is run again.
-        kept = [json.dumps(line) for line in self.metrics if line["epoch"] < self.first_epoch]
-        write_whole(self.folder / "metrics.jsonl", "".join(line + "\n" for line in kept))
+        kept = self.metrics[: self.first_epoch]
+        if len(kept) < self.first_epoch:
+            path = self.folder / "metrics.jsonl"
+            raise folders.DamagedError(path, f"{self.first_epoch} epochs or more", len(kept))
+        self.settings.write(self.folder / "config.json")
+        write_whole(self.folder / "versions.json", json.dumps(_versions(), indent=2) + "\n")
+        # Epochs that are run again take their time again.
+        times = folders.read_times(self.folder)
+        for name, lines in (("metrics.jsonl", kept), ("times.jsonl", times)):
+            text = "".join(json.dumps(line) + "\n" for line in lines)
+            write_whole(self.folder / name, text)
+        self._since = time.monotonic()
         self.watch.start(self)
 
-    def __exit__(self, *_: object) -> None:
-        if self._lock is not None:
-            self._lock.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.rank == 0:
+            self._leave(failed=kind is not None)
 
-    def _refuse_other_settings(self) -> None:
-        path = self.folder / "config.json"
-        if not path.exists():
-            return
-        old, new = Settings.read(path), self.settings
-        # Rate and alpha are in the folder's name, but rounded.
-        for name in ("rate", "alpha", "epochs", "limit", "precision", "stream"):
-            if getattr(old, name) != getattr(new, name):
-                raise ValueError(
-                    f"{self.folder} holds a run with {name}={getattr(old, name)!r}, not "
-                    f"{getattr(new, name)!r}: give another --out, or remove that folder"
-                )
-
-
-def _number(checkpoint: Path) -> int:
-    return int(checkpoint.name.removeprefix("checkpoint-"))
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    def _leave(self, *, failed: bool) -> None:
+        self.watch.leave()
+        assert self._lock is not None
+        # A start that failed leaves no folder behind.
+        gone = failed and self.folder in self._made and not folders.has_metrics(self.folder)
+        if gone:
+            for path in self.folder.iterdir():
+                if path.name != "lock":
+                    remove(path)
+        self._lock.release()
+        if gone:
+            with suppress(OSError):  # something else is in there by now
+                (self.folder / "lock").unlink()
+                for part in self._made:
+                    part.rmdir()
 
 
 def _versions() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from math import inf
@@ -11,11 +12,13 @@ from typing import Any
 
 import quantal
 from examples.experiments import LAYERS, Experiment, experiment
+from examples.files import write_whole
 from quantal._errors import wrong_type, wrong_value
 
-__all__ = ["BACKENDS", "Settings", "write_whole"]
+__all__ = ["BACKENDS", "KERAS_BACKENDS", "Settings"]
 
 BACKENDS = ("torch", "keras", "jax")
+KERAS_BACKENDS = ("tensorflow", "jax", "torch")
 _VARY: dict[str, Any] = {"qsd": "pq", "dist-p": "p", "dist-q": "q"}
 
 
@@ -47,6 +50,15 @@ class Settings:
     devices : int
         How many devices share each batch: of this process (JAX, Keras), or one for each process
         that torchrun starts (torch).
+    unit_mean : bool
+        Whether QSD's coefficients are divided by their mean; its variants have a mean of 1 anyway.
+    shared_p : bool
+        Whether all samples of a batch share a unit's retain probability; masks stay their own.
+    variant : str or None
+        Another reading of the experiment, of those that it names; None takes the default.
+    keras_backend : str or None
+        What Keras computes with: ``tensorflow``, ``jax`` or ``torch``; None takes KERAS_BACKEND of
+        the environment, or else tensorflow. It stays None without Keras.
 
     Examples
     --------
@@ -54,6 +66,8 @@ class Settings:
     Dilution(rate=0.2, alpha=0.2)
     >>> Settings("mnist-mlp", "jax", layer="dropout", seed=3).name
     'mnist-mlp/jax/dropout-0.2/seed-3'
+    >>> Settings("mnist-mlp", "jax", shared_p=True).name
+    'mnist-mlp/jax/qsd-0.2-0.2-shared-p/seed-0'
     """
 
     experiment: str
@@ -68,9 +82,13 @@ class Settings:
     device: str = "auto"
     stream: str = "native"
     devices: int = 1
+    unit_mean: bool = False
+    shared_p: bool = False
+    variant: str | None = None
+    keras_backend: str | None = None
 
     def __post_init__(self) -> None:
-        paper = experiment(self.experiment)
+        paper = self.plan
         _one_of("backend", self.backend, BACKENDS)
         _one_of("layer", self.layer, LAYERS)
         _one_of("precision", self.precision, ("float32", "bfloat16", "float64"))
@@ -85,6 +103,8 @@ class Settings:
         alpha = _parameter(
             "alpha", self.alpha, paper.alpha, self.layer, self.layer not in ("none", "dropout")
         )
+        _flag("unit_mean", self.unit_mean, self.layer, self.layer == "qsd")
+        _flag("shared_p", self.shared_p, self.layer, alpha is not None)
         if rate is not None:
             law = quantal.Dilution(rate, inf if alpha is None else alpha)
             rate, alpha = law.rate, alpha if alpha is None else law.alpha
@@ -92,11 +112,18 @@ class Settings:
         object.__setattr__(self, "alpha", alpha)
         if self.epochs is None:
             object.__setattr__(self, "epochs", paper.epochs)
+        if self.backend == "keras":
+            found = self.keras_backend or os.environ.get("KERAS_BACKEND") or KERAS_BACKENDS[0]
+            _one_of("keras_backend", found, KERAS_BACKENDS)
+            object.__setattr__(self, "keras_backend", found)
+        elif self.keras_backend is not None:
+            expected = f"nothing, since backend {self.backend} is not keras"
+            raise wrong_value("keras_backend", expected, self.keras_backend)
 
     @cached_property
     def plan(self) -> Experiment:
         """The experiment itself."""
-        return experiment(self.experiment)
+        return experiment(self.experiment, self.variant)
 
     @cached_property
     def dilution(self) -> quantal.Dilution | None:
@@ -104,23 +131,42 @@ class Settings:
         if self.rate is None:
             return None
         alpha = inf if self.alpha is None else self.alpha
-        return quantal.Dilution(self.rate, alpha, vary=_VARY.get(self.layer, "pq"))
+        vary = _VARY.get(self.layer, "pq")
+        return quantal.Dilution(self.rate, alpha, vary=vary, unit_mean=self.unit_mean)
+
+    @property
+    def p_broadcast_dims(self) -> tuple[int, ...]:
+        """The axes of a site's input along which a retain probability is shared."""
+        return (0,) if self.shared_p else ()
 
     @property
     def condition(self) -> str:
-        """The layer and its parameters, as a word."""
-        numbers = (f"{number:g}" for number in (self.rate, self.alpha) if number is not None)
-        return "-".join([self.layer, *numbers])
+        """The layer and its parameters, and the variant of the experiment, as a word."""
+        parts = [self.layer]
+        parts += [f"{number:g}" for number in (self.rate, self.alpha) if number is not None]
+        parts += ["unit-mean"] * self.unit_mean + ["shared-p"] * self.shared_p
+        return "-".join(parts if self.variant is None else [*parts, self.variant])
+
+    @property
+    def software(self) -> str:
+        """The backend, of Keras also what it computes with, as a word."""
+        return self.backend if self.keras_backend is None else f"keras-{self.keras_backend}"
 
     @property
     def name(self) -> str:
         """The folder of the run, below that of all runs."""
-        return f"{self.experiment}/{self.backend}/{self.condition}/seed-{self.seed}"
+        return f"{self.experiment}/{self.software}/{self.condition}/seed-{self.seed}"
 
     def but(self, **changes: Any) -> Settings:
-        """Return these settings with some changed; a new layer brings the paper's parameters."""
+        """Return these settings with some changed.
+
+        A new layer brings the paper's parameters, a new backend its own default.
+        """
         if "layer" in changes:
-            changes = {"rate": None, "alpha": None} | changes
+            paper = {"rate": None, "alpha": None, "unit_mean": False, "shared_p": False}
+            changes = paper | changes
+        if "backend" in changes:
+            changes = {"keras_backend": None} | changes
         return replace(self, **changes)
 
     def write(self, path: Path) -> None:
@@ -131,13 +177,6 @@ class Settings:
     def read(cls, path: Path) -> Settings:
         """Read what `write` wrote."""
         return cls(**json.loads(path.read_text()))
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all, also if this process is killed."""
-    half = path.with_name(path.name + ".half")
-    half.write_text(text)
-    half.rename(path)
 
 
 def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
@@ -163,3 +202,10 @@ def _parameter(
     if given is not None:
         raise wrong_value(name, f"nothing, since layer {layer} has no {name}", given)
     return None
+
+
+def _flag(name: str, value: Any, layer: str, has: bool) -> None:
+    if not isinstance(value, bool):
+        raise wrong_type(name, "True or False", value)
+    if value and not has:
+        raise wrong_value(name, f"False, since it changes nothing of layer {layer}", value)

@@ -1,6 +1,7 @@
 """Sparse encoding: how the sites' outputs are distributed once a model is trained.
 
-The paper's views B to E. Of a site, a *sample* is an image, a review, or a word of a sequence; a
+The paper's views B to E. Besides the sites, an experiment may name further places: "site" means
+those too. Of a site, a *sample* is an image, a review, or a word of a sequence; a
 *unit* is what the layer under test draws for: a feature, or a place of a feature map.
 
 | in ``sparse.npz`` | |
@@ -15,7 +16,7 @@ The paper's views B to E. Of a site, a *sample* is an image, a review, or a word
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,7 +41,7 @@ VALUES = 4_096
 # Inputs for one pass: all maps of a wide network for 500 images would fill a gigabyte.
 _CHUNK = 100
 
-SiteOutputs = Callable[[NDArray, bool], list[NDArray]]
+SiteOutputs = Callable[[Iterable[NDArray], bool], Iterable[list[NDArray]]]
 
 
 def measure(run: Run, site_outputs: SiteOutputs, weights: dict[str, NDArray]) -> dict[str, NDArray]:
@@ -55,7 +56,8 @@ def measure(run: Run, site_outputs: SiteOutputs, weights: dict[str, NDArray]) ->
     run : Run
         Which data, sites and seed.
     site_outputs : function
-        From a batch of inputs, and whether masks are on, to the outputs of the sites.
+        From batches of inputs, and whether masks are on, to the outputs of the measured places for
+        each batch. A model that carries a state starts anew in every call, and only there.
     weights : dict
         The trained arrays.
     """
@@ -63,9 +65,9 @@ def measure(run: Run, site_outputs: SiteOutputs, weights: dict[str, NDArray]) ->
     # The outputs of a run that diverged overflow: that is to be seen, not to stop the run.
     with np.errstate(over="ignore", invalid="ignore"):
         for view in VIEWS:
-            sites = [_Site() for _ in run.experiment.sites]
-            for x in _inputs(run, permuted=view == "permuted"):
-                outputs = site_outputs(x, view == "masks-on")
+            sites = [_Site() for _ in run.experiment.measured]
+            inputs = _inputs(run, permuted=view == "permuted")
+            for outputs in site_outputs(inputs, view == "masks-on"):
                 for site, values in zip(sites, outputs, strict=True):
                     site.add(values)
             for number, site in enumerate(sites, 1):

@@ -6,7 +6,7 @@ median and the ranks instead of vanishing from them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -17,9 +17,18 @@ from scipy import stats
 from examples.experiments import Experiment, Finding
 from examples.records import Record
 from examples.settings import Settings
-from quantal._errors import wrong_value
 
-__all__ = ["Condition", "Test", "conditions", "dropout_of", "measures", "quartiles"]
+__all__ = [
+    "Condition",
+    "Test",
+    "all_measures",
+    "conditions",
+    "dropout_of",
+    "measures",
+    "qsd_of",
+    "quartiles",
+    "rank_sum",
+]
 
 
 @dataclass(frozen=True)
@@ -66,6 +75,12 @@ class Condition:
         """How many diverged."""
         return sum(run.diverged for run in self.runs)
 
+    @property
+    def seconds(self) -> float | None:
+        """How long all of them took; None if that was not recorded."""
+        times = [run.seconds for run in self.runs]
+        return None if None in times else sum(time for time in times if time is not None)
+
     def scores(self, measure: str) -> dict[int, float]:
         """Return each seed's score, such as ``test_cost``; infinite if the run diverged."""
         return {
@@ -73,6 +88,11 @@ class Condition:
             for run in self.runs
             if run.score is not None
         }
+
+    @property
+    def is_papers(self) -> bool:
+        """Whether the paper has such a layer: its mean is not 1, and samples share nothing."""
+        return not (self.settings.unit_mean or self.settings.shared_p)
 
     def curve(self, measure: str) -> NDArray[np.float64]:
         """Return the quartiles of a measure after each epoch, (3, epochs)."""
@@ -83,11 +103,13 @@ class Condition:
     def against(self, other: Condition, measure: str) -> Test:
         """Compare with another condition, such as dropout."""
         own, its = self.scores(measure), other.scores(measure)
-        z, p = stats.ranksums([*its.values()], [*own.values()])
-        return Test(float(z), float(p), len(own.keys() & its.keys()))
+        z, p = rank_sum([*own.values()], [*its.values()])
+        return Test(z, p, len(own.keys() & its.keys()))
 
     def finding(self, measure: str) -> Finding | None:
         """Return what the paper found under this condition."""
+        if not self.is_papers:
+            return None
         own = (self.layer, self.rate, self.settings.alpha, measure)
         for found in self.plan.findings:
             if (found.layer, found.rate, found.alpha, f"test_{found.measure}") == own:
@@ -101,12 +123,23 @@ def conditions(records: Iterable[Record]) -> dict[Settings, Condition]:
     for record in records:
         if record.score is not None:
             key = record.settings.but(seed=0, device="auto", devices=1)
-            runs = found.setdefault(key, Condition(key)).runs
-            if runs and runs[-1].settings.seed == record.settings.seed:
-                same = f"{runs[-1].folder} and {record.folder}"
-                raise wrong_value("runs", "a folder with each run once", same)
-            runs.append(record)
+            found.setdefault(key, Condition(key)).runs.append(record)
     return found
+
+
+def rank_sum(own: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
+    """Return Z and P of the unpaired Wilcoxon rank-sum test; Z is positive where own is the lower.
+
+    As the paper's: by the normal law, without a correction for ties.
+
+    Examples
+    --------
+    >>> z, p = rank_sum(range(8), range(8, 16))
+    >>> round(z, 2), p < 0.001
+    (3.36, True)
+    """
+    z, p = stats.ranksums(other, own)
+    return float(z), float(p)
 
 
 def dropout_of(condition: Condition, among: dict[Settings, Condition]) -> Condition | None:
@@ -114,6 +147,18 @@ def dropout_of(condition: Condition, among: dict[Settings, Condition]) -> Condit
     if condition.layer in ("none", "dropout"):
         return None
     return among.get(condition.settings.but(layer="dropout", rate=condition.rate))
+
+
+def qsd_of(condition: Condition, among: dict[Settings, Condition]) -> Condition | None:
+    """Return QSD at the same rate and α, for its ablations and for what the paper left open.
+
+    An ablation in which samples share p is compared with QSD in which they do, too.
+    """
+    own = condition.settings
+    if own.layer in ("none", "dropout") or (own.layer == "qsd" and condition.is_papers):
+        return None
+    shared = own.shared_p and own.layer != "qsd"
+    return among.get(own.but(layer="qsd", rate=own.rate, alpha=own.alpha, shared_p=shared))
 
 
 def measures(experiment: Experiment) -> tuple[str, ...]:
@@ -130,6 +175,16 @@ def measures(experiment: Experiment) -> tuple[str, ...]:
         "perplexity": ("test_perplexity",),
         "rmse": ("test_error",),
     }[experiment.error]
+
+
+def all_measures(experiment: Experiment) -> tuple[str, ...]:
+    """Return those, and what else the paper speaks of: how the training data are learnt."""
+    others = {
+        "error": ("train_cost",),
+        "perplexity": ("valid_perplexity", "train_perplexity"),
+        "rmse": ("train_error",),
+    }
+    return measures(experiment) + others[experiment.error]
 
 
 def quartiles(values: ArrayLike) -> NDArray[np.float64]:

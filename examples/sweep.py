@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, product
 from pathlib import Path
-from queue import SimpleQueue
 
-from examples.experiments import experiment
+from examples.folder import read_result, refuse_other_settings
 from examples.settings import Settings
 
-__all__ = ["Job", "grid", "jobs", "on_this_machine", "paper", "pending"]
+__all__ = ["Job", "Standing", "grid", "jobs", "paper", "standing"]
 
 Outcome = tuple["Job", str]  # the error, empty if there was none
 ROOT = Path(__file__).parents[1]
+# Seconds that the process of a sweep that was killed, or of a worker that was lost, may live on in
+# its run's folder.
+PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,13 @@ class Job:
         line = [sys.executable, "-m", "examples", "run", one.experiment, "--out", str(out)]
         for name in _OPTIONS:
             value = getattr(one, name)
-            line += [] if value is None else [f"--{name}", str(value)]
+            flag = "--" + name.replace("_", "-")
+            if isinstance(value, bool):
+                line += [flag] * value
+            elif value is not None:
+                line += [flag, str(value)]
         line += ["--seed", *(str(run.seed) for run in self.runs)]
+        line += ["--patience", str(PATIENCE)]
         line += [] if data is None else ["--data", str(data)]
         return line + (["--vmap-seeds"] if len(self.runs) > 1 else [])
 
@@ -48,6 +52,7 @@ class Job:
 _OPTIONS = (
     *("backend", "layer", "rate", "alpha", "epochs"),
     *("limit", "precision", "device", "stream", "devices"),
+    *("unit_mean", "shared_p", "variant", "keras_backend"),
 )
 
 
@@ -72,33 +77,57 @@ def grid(
     for layer, rate, alpha in product(layers, rates, alphas):
         rate = None if layer == "none" else rate
         alpha = None if layer in ("none", "dropout") else alpha
-        one = start.but(layer=layer, rate=rate, alpha=alpha)
+        one = start.but(
+            layer=layer,
+            rate=rate,
+            alpha=alpha,
+            unit_mean=start.unit_mean and layer == "qsd",
+            shared_p=start.shared_p and layer not in ("none", "dropout"),
+        )
         conditions[one.condition] = one
     return [one.but(seed=seed) for one in conditions.values() for seed in seeds]
 
 
 def paper(start: Settings, seeds: Sequence[int]) -> list[Settings]:
-    """Return all runs of the paper's figures for an experiment: findings, rates and alphas."""
-    plan = experiment(start.experiment)
-    seeds = list(seeds)
-    figures = grid(
-        start,
-        layers=["dropout", "qsd"],
-        rates=plan.rates or [plan.rate],
-        alphas=plan.alphas or [plan.alpha],
-        seeds=seeds,
-    )
-    tables = [
-        start.but(layer=found.layer, rate=found.rate, alpha=found.alpha, seed=seed)
-        for found in plan.findings
+    """Return all runs of the paper's figures for an experiment: findings, rates and alphas.
+
+    At rate 0 every layer is the identity: there is one condition for it, without a layer.
+    """
+    plan = start.plan
+    rates = [rate for rate in plan.rates or (plan.rate,) if rate]
+    seeds, alphas = list(seeds), plan.alphas or [plan.alpha]
+    found = grid(start, layers=["none"], rates=[None], alphas=[None], seeds=seeds)
+    found += grid(start, layers=["dropout", "qsd"], rates=rates, alphas=alphas, seeds=seeds)
+    found += [
+        start.but(layer=finding.layer, rate=finding.rate, alpha=finding.alpha, seed=seed)
+        for finding in plan.findings
         for seed in seeds
     ]
-    return list({run.name: run for run in figures + tables}.values())
+    return list({run.name: run for run in found}.values())
 
 
-def pending(runs: Iterable[Settings], out: Path) -> list[Settings]:
-    """Leave out the runs that have come to their end."""
-    return [run for run in runs if not (out / run.name / "result.json").exists()]
+@dataclass(frozen=True)
+class Standing:
+    """Which runs are still to do, which have been done, and which cannot be, with the reasons."""
+
+    left: list[Settings]
+    done: list[Settings]
+    refused: dict[str, str]
+
+
+def standing(runs: Iterable[Settings], out: Path) -> Standing:
+    """Look which runs have come to their end, by what their folders hold."""
+    found = Standing([], [], {})
+    for run in runs:
+        folder = out / run.name
+        try:
+            refuse_other_settings(folder, run)
+            ended = read_result(folder, run.plan.epochs if run.epochs is None else run.epochs)
+        except ValueError as error:
+            found.refused[run.name] = str(error)
+        else:
+            (found.left if ended is None else found.done).append(run)
+    return found
 
 
 def jobs(runs: Iterable[Settings], *, vmap_seeds: bool = False) -> list[Job]:
@@ -111,57 +140,3 @@ def jobs(runs: Iterable[Settings], *, vmap_seeds: bool = False) -> list[Job]:
 
 def _key(run: Settings) -> tuple[str, str, int]:
     return run.experiment, f"{run.backend} {run.condition}", run.seed
-
-
-def on_this_machine(
-    work: Sequence[Job],
-    out: Path,
-    data: Path | None,
-    *,
-    at_once: int,
-    threads: int | None = None,
-    gpus: int = 0,
-    retries: int = 1,
-) -> Iterator[Outcome]:
-    """Do the jobs in processes of their own, and yield each as it ends.
-
-    Each writes what it says to ``log.txt`` in its folder. ``threads`` are those of one process;
-    None shares out the cores. With ``gpus``, each process sees one of them.
-    """
-    free: SimpleQueue[int] = SimpleQueue()
-    for number in range(at_once):
-        free.put(number)
-    threads = threads or max(1, (os.cpu_count() or 1) // at_once)
-
-    def do(job: Job) -> Outcome:
-        place = free.get()
-        try:
-            environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-            if gpus:
-                environment["CUDA_VISIBLE_DEVICES"] = str(place % gpus)
-            return job, _attempt(job, out, data, environment, retries)
-        finally:
-            free.put(place)
-
-    with ThreadPoolExecutor(at_once) as pool:
-        for ended in as_completed([pool.submit(do, job) for job in work]):
-            yield ended.result()
-
-
-def _attempt(
-    job: Job, out: Path, data: Path | None, environment: dict[str, str], retries: int
-) -> str:
-    """Do a job, again if it fails, each time from its last checkpoint; return the last error."""
-    folder = out / job.runs[0].name
-    folder.mkdir(parents=True, exist_ok=True)
-    error = ""
-    for _ in range(retries + 1):
-        with (folder / "log.txt").open("ab") as log:
-            ended = subprocess.run(
-                job.command(out, data), cwd=ROOT, env=environment, stdout=log, stderr=log
-            )
-        if ended.returncode == 0:
-            return ""
-        tail = (folder / "log.txt").read_text(errors="replace").strip().splitlines()[-1:]
-        error = f"exit {ended.returncode}: {' '.join(tail)} ({folder / 'log.txt'})"
-    return error

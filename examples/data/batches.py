@@ -12,9 +12,9 @@ from examples.data.sets import Data, Split
 from examples.experiments import Experiment
 from quantal._errors import wrong_value
 
-__all__ = ["Batch", "batches", "evaluation", "steps"]
+__all__ = ["Batch", "batches", "evaluation", "order", "steps"]
 
-EVALUATION_BATCH = 512  # samples; of a text, the experiment's own batch
+EVALUATION_BATCH = 512  # samples
 
 
 class Batch(NamedTuple):
@@ -31,27 +31,47 @@ def steps(experiment: Experiment, data: Data) -> int:
 
 def batches(experiment: Experiment, data: Data, seed: int, epoch: int) -> Iterator[Batch]:
     """Yield the training batches of an epoch, shuffled and augmented; a text in its order."""
-    count = steps(experiment, data)
     if data.train.y is None:
+        steps(experiment, data)
         yield from _windows(data.train.x, experiment.batch, experiment.sizes["steps"])
         return
     rng = np.random.default_rng([seed, 1, epoch])
-    order = rng.permutation(len(data.train.x))[: count * experiment.batch]
-    for chosen in order.reshape(count, experiment.batch):
+    for chosen in _order(experiment, data, rng):
         x = data.train.x[chosen]
         yield Batch(x if data.augment is None else data.augment(x, rng), data.train.y[chosen])
 
 
+def order(experiment: Experiment, data: Data, seed: int, epoch: int) -> NDArray[np.int64] | None:
+    """Return the sample numbers of each batch of `batches`, where those are just samples.
+
+    None where they are not: images that are changed at random, and texts.
+    """
+    if data.train.y is None or data.augment is not None:
+        return None
+    return _order(experiment, data, np.random.default_rng([seed, 1, epoch]))
+
+
 def evaluation(experiment: Experiment, data: Data, split: str) -> Iterator[Batch]:
-    """Yield all of a split, in its order; of a text, whole windows."""
+    """Yield all of a split, in its order.
+
+    A text's test split is read in one place, word after word from its first to its last, and its
+    windows continue each other (cited); others are read as in training, in whole windows.
+    """
     part = data.parts[split]
     if part.y is None:
+        places = 1 if split == "test" else experiment.batch
         _whole_batches(experiment, part)
-        yield from _windows(part.x, experiment.batch, experiment.sizes["steps"])
+        yield from _windows(part.x, places, experiment.sizes["steps"], rest=places == 1)
         return
     for start in range(0, len(part.x), EVALUATION_BATCH):
         chosen = slice(start, start + EVALUATION_BATCH)
         yield Batch(part.x[chosen], part.y[chosen])
+
+
+def _order(experiment: Experiment, data: Data, rng: np.random.Generator) -> NDArray[np.int64]:
+    count = steps(experiment, data)
+    drawn = rng.permutation(len(data.train.x))[: count * experiment.batch]
+    return drawn.reshape(count, experiment.batch)
 
 
 def _whole_batches(experiment: Experiment, part: Split) -> int:
@@ -68,8 +88,13 @@ def _whole_batches(experiment: Experiment, part: Split) -> int:
     return int(count)
 
 
-def _windows(words: NDArray, batch: int, length: int) -> Iterator[Batch]:
-    """Read a text in ``batch`` places at once; the targets are the next words."""
+def _windows(words: NDArray, batch: int, length: int, rest: bool = False) -> Iterator[Batch]:
+    """Read a text in ``batch`` places at once; the targets are the next words.
+
+    ``rest``: also the shorter window at the end.
+    """
     streams = words[: len(words) // batch * batch].reshape(batch, -1)
-    for start in range(0, streams.shape[1] - length, length):
-        yield Batch(streams[:, start : start + length], streams[:, start + 1 : start + length + 1])
+    last = streams.shape[1] - 1  # the last word of all is only a target
+    for start in range(0, last if rest else last - length + 1, length):
+        end = min(start + length, last)
+        yield Batch(streams[:, start:end], streams[:, start + 1 : end + 1])

@@ -53,10 +53,13 @@ def normalise(images: NDArray) -> NDArray[np.float32]:
 
 
 def augment(images: NDArray, rng: np.random.Generator) -> NDArray:
-    """Flip half of the images, and move each by up to 2 pixels; what comes in is its reflection."""
+    """Flip half of the images, and move each by up to 2 pixels; what comes in is its reflection.
+
+    The reflection repeats the pixels of the edge, as that of the author's own library does.
+    """
     count = len(images)
     edges = ((0, 0), (_EDGE, _EDGE), (_EDGE, _EDGE), (0, 0))
-    padded = np.pad(images, edges, mode="reflect")
+    padded = np.pad(images, edges, mode="symmetric")
     top, left = rng.integers(0, 2 * _EDGE + 1, (2, count, 1))
     flipped = rng.random((count, 1)) < 0.5
     pixels = np.arange(_SIZE)

@@ -35,6 +35,9 @@ def _get(source: Source, download: Download, folder: Path) -> None:
     import pooch
     from requests.exceptions import RequestException
 
+    there = folder / download.name
+    if there.exists() and not _is_right(source, download, there):
+        there.unlink()  # pooch would look at its checksum only, of which there is none
     reasons = []
     for url in download.urls:
         cache = pooch.create(
@@ -83,12 +86,21 @@ class _Downloader:
         with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
             bar = _Bar(progress, self.download.name)
             pooch.HTTPDownloader(progressbar=bar)(url, path, cache)
-        if self.download.contents is not None:
-            digest = hashlib.sha256()
-            for file in members(Path(path), self.source.files):
-                digest.update(file.content)
-            if digest.hexdigest() != self.download.contents:
-                raise ValueError(f"the contents of {url} have another checksum")
+        if not _is_right(self.source, self.download, Path(path)):
+            raise ValueError(f"the contents of {url} have another checksum")
+
+
+def _is_right(source: Source, download: Download, path: Path) -> bool:
+    """Return whether an archive without a published checksum holds what it must."""
+    if download.contents is None:
+        return True
+    digest = hashlib.sha256()
+    try:
+        for file in members(path, source.files, download.unpacked):
+            digest.update(file.content)
+    except ValueError:  # not even an archive
+        return False
+    return digest.hexdigest() == download.contents
 
 
 class _Bar:

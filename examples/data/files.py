@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import tarfile
 import zlib
 from dataclasses import dataclass
@@ -26,13 +27,15 @@ class Download:
     """A file to fetch.
 
     ``urls`` are its homes, tried in order. ``digest`` is the published checksum, as pooch writes
-    it. Where none is published, ``contents`` is the SHA-256 of what the archive must hold.
+    it. Where none is published, ``contents`` is the SHA-256 of what the archive must hold, and
+    ``unpacked`` how many bytes of it are unpacked at most to find out.
     """
 
     name: str
     urls: tuple[str, ...]
     digest: str | None = None
     contents: str | None = None
+    unpacked: int | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class Source:
         found = [_find(place, name) for name in self.files]
         archive = self._archive(place)
         if archive and not any(found):
-            return members(archive, self.files)
+            return members(archive[0], self.files, archive[1].unpacked)
         missing = [name for name, path in zip(self.files, found, strict=True) if path is None]
         if missing:
             names = ", ".join(missing)
@@ -91,16 +94,19 @@ class Source:
             f"folder {self.folders[0]}. Download from {addresses}"
         )
 
-    def _archive(self, place: Path) -> Path | None:
-        packed = [place / one.name for one in self.downloads if ".tar" in one.name]
-        return next((path for path in packed if path.is_file()), None)
+    def _archive(self, place: Path) -> tuple[Path, Download] | None:
+        packed = [(place / one.name, one) for one in self.downloads if ".tar" in one.name]
+        return next(((path, one) for path, one in packed if path.is_file()), None)
 
 
-def members(archive: Path, names: tuple[str, ...]) -> list[File]:
-    """Read these files of an archive; links and all else in it are left alone."""
+def members(archive: Path, names: tuple[str, ...], most: int | None = None) -> list[File]:
+    """Read these files of an archive; links and all else in it are left alone.
+
+    Of one that may be anything, unpack at most so many bytes.
+    """
     found: dict[str, File] = {}
     try:
-        with tarfile.open(archive) as tar:
+        with tarfile.open(archive, fileobj=_unpacked(archive, most)) as tar:
             for member in tar:
                 name = next((n for n in names if f"/{member.name}".endswith(f"/{n}")), None)
                 content = tar.extractfile(member) if name and member.isfile() else None
@@ -112,6 +118,17 @@ def members(archive: Path, names: tuple[str, ...]) -> list[File]:
         if name not in found:
             raise wrong_file(str(archive), f"an archive with {name} in it", "none")
     return [found[name] for name in names]
+
+
+def _unpacked(archive: Path, most: int | None) -> io.BytesIO | None:
+    """Return an unpacked archive in memory; None if it need not be bounded."""
+    if most is None:
+        return None
+    with gzip.open(archive) as packed:
+        content = packed.read(most + 1)
+    if len(content) > most:
+        raise wrong_file(str(archive), f"at most {most} bytes unpacked", "more")
+    return io.BytesIO(content)
 
 
 def wrong_file(path: str, expected: str, found: object) -> ValueError:

@@ -21,13 +21,11 @@ SOURCE = Source(
     downloads=(
         Download(
             "scale_data.tar.gz",
-            (
-                "https://www.cs.cornell.edu/people/pabo/movie-review-data/scale_data.tar.gz",
-                "http://www.cs.cornell.edu/people/pabo/movie-review-data/scale_data.tar.gz",
-            ),
+            ("https://www.cs.cornell.edu/people/pabo/movie-review-data/scale_data.tar.gz",),
             # No checksum is published: this one was computed from a complete copy, over the texts
             # and then the ratings of the four authors, so that it holds however they are packed.
             contents="aa10b519f8c8628b0d226debca4bca8cb68aef2d9cd1f09277aa17ca6bc70339",
+            unpacked=16_000_000,  # of 11,407,360, if packed as the copy
         ),
     ),
 )

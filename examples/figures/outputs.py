@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from examples import words
 from examples.figures.panels import Panel, boxes, called
 from examples.figures.style import looks
-from examples.sparse import load
 from examples.statistics import Condition
+from examples.summaries import load
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,10 +22,8 @@ __all__ = ["histogram", "site_boxes"]
 Some = Sequence[Condition]
 
 
-def site_boxes(
-    conditions: Some, view: str, statistic: Callable[[NDArray], Any], name: str
-) -> Panel:
-    """Show a statistic of the samples' mean outputs for each site: boxes over the runs."""
+def site_boxes(conditions: Some, view: str, index: int, name: str) -> Panel:
+    """Show the mean of the samples' mean outputs (0), or their spread (1): boxes over the runs."""
     sites = conditions[0].plan.sites
     own = looks(conditions)
 
@@ -35,9 +32,9 @@ def site_boxes(
             measured = [load(run.folder) for run in condition.runs if not run.diverged]
             groups = [
                 [
-                    statistic(one[key])
+                    one[key][index]
                     for one in measured
-                    if (key := f"{view}/{site}/samples") in one
+                    if (key := f"{view}/{site}/samples/spread") in one
                 ]
                 for site in range(1, len(sites) + 1)
             ]
@@ -60,7 +57,7 @@ def histogram(conditions: Some, key: str, title: str, bins: int = 30) -> Panel:
         measured = [
             (c, load(_example(c, conditions))) for c in conditions if c.diverged < len(c.runs)
         ]
-        values = [(c, arrays[key]) for c, arrays in measured if key in arrays]
+        values = [(c, arrays[key].astype(float)) for c, arrays in measured if key in arrays]
         ends = np.array([np.quantile(array, (0.002, 0.998)) for _, array in values])
         for condition, array in values:
             heights, edges = np.histogram(array, bins, (ends[:, 0].min(), ends[:, 1].max()))

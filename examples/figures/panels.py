@@ -22,40 +22,66 @@ Panel = Callable[["Axes"], None]
 Some = Sequence[Condition]
 Looks = dict[str, Look]
 
+_FEW = 3  # epochs that are shown as points
 
-def curves(conditions: Some, measure: str, own: Looks | None = None, note: str = "") -> Panel:
+
+def curves(
+    conditions: Some,
+    measure: str,
+    own: Looks | None = None,
+    note: str = "",
+    *,
+    last: float = 1.0,
+) -> Panel:
     """Show a measure over the epochs: median, inter-quartile band, the paper's median at the end.
 
-    A line or a band ends where it is infinite, because runs diverged.
+    A line or a band ends where it is infinite, because runs diverged. With ``last``, only that
+    share of the epochs is shown, the last ones, close up.
     """
     own = own or looks(conditions)
 
     def draw(axes: Axes) -> None:
-        for condition in conditions:
-            low, median, high = _finite(condition.curve(measure))
-            epochs = np.arange(1, len(median) + 1)
+        for place, condition in enumerate(conditions):
+            curve = _finite(condition.curve(measure))
+            first = curve.shape[1] - max(1, round(last * curve.shape[1]))
+            low, median, high = curve[:, first:]
+            epochs: NDArray = np.arange(first + 1, first + 1 + len(median))
             look = own[words.layer(condition.settings)]
             style: dict[str, Any] = {"color": look.color, "linestyle": look.linestyle}
+            if len(epochs) <= _FEW:  # hardly a line: points side by side
+                style |= {"marker": look.marker, "ms": 5}
+                axes.set_xticks(epochs)
+                epochs = epochs + (place - (len(conditions) - 1) / 2) * 0.5 / len(conditions)
+                axes.vlines(epochs, low, high, color=look.color, lw=1)
             axes.plot(epochs, median, label=called(condition, count=True), zorder=3, **style)
             axes.fill_between(epochs, low, high, color=look.color, alpha=0.2, lw=0)
             _paper(axes, condition, measure, epochs[-1], look)
-        logarithmic(axes)
+            if len(epochs) <= _FEW:
+                axes.set_xlim(first + 0.5, first + len(epochs) + 0.5)
+            else:
+                axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+        if last == 1:
+            logarithmic(axes)
         axes.set_xlabel("epoch")
-        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
-        _title(axes, conditions, measure, note)
+        _title(axes, conditions, measure, note if last == 1 else f"{note}, last epochs")
 
     return draw
 
 
 def sweep(conditions: Some, measure: str) -> Panel:
-    """Show a score over the rate: medians, and bars from quartile to quartile."""
+    """Show a score over the rate: medians, and bars from quartile to quartile.
+
+    Every line starts at rate 0 with the runs that have no dropout: there all layers are the same.
+    """
     own = looks(conditions)
+    nothing = [c for c in conditions if c.layer == "none"]
 
     def draw(axes: Axes) -> None:
         for label, look in own.items():
             group = [c for c in conditions if words.layer(c.settings) == label]
-            rates = [c.rate for c in group]
-            scores = [quartiles([*c.scores(measure).values()]) for c in group]
+            shown = group if group[0].layer == "none" else [*nothing, *group]
+            rates = [c.rate for c in shown]
+            scores = [quartiles([*c.scores(measure).values()]) for c in shown]
             low, median, high = _finite(np.array(scores).T)
             style: dict[str, Any] = {"color": look.color, "linestyle": look.linestyle}
             axes.plot(rates, median, marker=look.marker, ms=4, label=label, zorder=3, **style)
@@ -76,7 +102,9 @@ def score_boxes(conditions: Some, measure: str) -> Panel:
         labels = [called(condition) for condition in conditions]
         groups = [_known(condition.scores(measure).values()) for condition in conditions]
         boxes(axes, groups, range(len(groups)), list(looks(conditions).values()), 0.6)
-        axes.set_xticks(range(len(groups)), labels, rotation=30, ha="right")
+        axes.set_xticks(
+            range(len(groups)), labels, rotation=40, ha="right", rotation_mode="anchor", fontsize=7
+        )
         _title(axes, conditions, measure)
 
     return draw

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import numpy as np
-
 from examples.figures import outputs, panels
 from examples.figures.style import Row, looks
 from examples.sparse import VIEWS
@@ -21,13 +19,17 @@ _ABLATED = ("dropout", "dist-p", "dist-q", "qsd")
 _CLASSES = ("train_cost", "test_cost", "test_error")
 
 
-def learning(conditions: Some, shown: Sequence[str] = _CLASSES) -> list[Row]:
-    """Return learning curves at one rate."""
+def learning(
+    conditions: Some, shown: Sequence[str] = _CLASSES, *, last: float | None = None
+) -> list[Row]:
+    """Return learning curves at one rate; with ``last``, the last of them close up as well."""
     own = _at_one_rate(conditions, _COMPARED)
     if not own:
         return []
-    plan, rate = own[0].plan, own[-1].rate
-    return [Row(f"{plan.title}, rate {rate:g}", [panels.curves(own, name) for name in shown])]
+    drawn = [panels.curves(own, name) for name in shown]
+    if last is not None and (own[0].settings.epochs or 0) > 1:
+        drawn.append(panels.curves(own, shown[-1], last=last))
+    return [Row(f"{own[0].plan.title}, rate {own[-1].rate:g}", drawn)]
 
 
 def _learning_and_sweep(conditions: Some) -> list[Row]:
@@ -83,9 +85,9 @@ def _spreads(conditions: Some) -> list[Row]:
         return []
     rows = _ablation(conditions)
     for view, title in VIEWS.items():
-        mean = outputs.site_boxes(own, view, np.mean, "mean over samples")
-        spread = outputs.site_boxes(own, view, np.std, "standard deviation over samples")
-        rows.append(Row(title, [mean, spread]))
+        mean = outputs.site_boxes(own, view, 0, "mean output, over samples")
+        spread = outputs.site_boxes(own, view, 1, "its standard deviation")
+        rows.append(Row(f"{title}; outputs averaged over the units of each layer", [mean, spread]))
     return rows
 
 
@@ -113,15 +115,43 @@ def _with_alpha(conditions: Some, *alphas: float) -> Some:
     return [c for c in conditions if c.layer == "dropout" or c.alpha in alphas]
 
 
-_PERPLEXITY = partial(learning, shown=("train_perplexity", "valid_perplexity", "test_perplexity"))
-_ERROR = partial(learning, shown=("train_error", "test_error"))
+def _left_open(conditions: Some) -> list[Row]:
+    """Return what the paper left open: a mean of 1, and retain probabilities that samples share."""
+    own = _at_one_rate(conditions, _ABLATED)
+    own = [c for c in own if c.layer == "dropout" or c.alpha == own[0].plan.alpha]
+    if all(c.is_papers for c in own):
+        return []
+    shown = [
+        panels.curves(own, name, last=_LAST) for name in ("train_cost", *measures(own[0].plan))
+    ]
+    boxes = [panels.score_boxes(own, name) for name in measures(own[0].plan)]
+    return [
+        Row(f"{own[0].plan.title}, rate {own[-1].rate:g}: what the paper left open", shown),
+        Row("scores", boxes),
+    ]
+
+
+_LAST = 0.3  # of the epochs
+_PERPLEXITY = partial(
+    learning, shown=("train_perplexity", "valid_perplexity", "test_perplexity"), last=_LAST
+)
+_ERROR = partial(learning, shown=("train_error", "test_error"), last=_LAST)
+
+
+def _papers(rows_of: Callable[[Some], list[Row]]) -> Callable[[Some], list[Row]]:
+    """Show only layers that the paper has."""
+    return lambda conditions: rows_of([c for c in conditions if c.is_papers])
+
 
 # For each figure the experiments that it shows, from top to bottom, and how.
 FIGURES: dict[str, dict[str, Callable[[Some], list[Row]]]] = {
-    "figure-2": {"mnist-mlp": _learning_and_sweep},
-    "figure-3": {"mnist-mlp": _distributions},
-    "figure-4": {"mnist-lenet5": _learning_and_sweep, "cifar10-wrn": learning},
-    "figure-5": {"ptb-medium": _PERPLEXITY, "ptb-large": _PERPLEXITY},
-    "figure-6": {"reviews-lstm": _ERROR, "reviews-gru": _ERROR},
-    "figure-A2": {"mnist-mlp": _spreads},
+    "figure-2": {"mnist-mlp": _papers(_learning_and_sweep)},
+    "figure-3": {"mnist-mlp": _papers(_distributions)},
+    "figure-4": {"mnist-lenet5": _papers(_learning_and_sweep), "cifar10-wrn": _papers(learning)},
+    "figure-5": {"ptb-medium": _papers(_PERPLEXITY), "ptb-large": _papers(_PERPLEXITY)},
+    "figure-6": {"reviews-lstm": _papers(_ERROR), "reviews-gru": _papers(_ERROR)},
+    "figure-A2": {"mnist-mlp": _papers(_spreads)},
+    # Not of the paper.
+    "figure-open": {"mnist-mlp": _left_open},
+    "figure-digits": {"digits-mlp": _papers(_learning_and_sweep)},
 }

@@ -26,6 +26,7 @@ _STYLE: dict[str, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
+    "axes.axisbelow": True,
     "grid.color": "0.92",
     "legend.frameon": False,
     "lines.linewidth": 1.4,
@@ -55,20 +56,24 @@ class Look:
 
 def looks(conditions: Sequence[Condition]) -> dict[str, Look]:
     """Give each layer its look; QSD with the smallest α is always the same blue."""
-    alphas: dict[str, set[float]] = {}
+    several: dict[str, set[tuple[float, bool, bool]]] = {}
     for condition in conditions:
-        alphas.setdefault(condition.layer, set()).add(condition.alpha)
+        several.setdefault(condition.layer, set()).add(_parameters(condition))
     found: dict[str, Look] = {}
     for condition in conditions:
         layer = condition.layer
-        place = sorted(alphas[layer]).index(condition.alpha)
+        place = sorted(several[layer]).index(_parameters(condition))
         colors, markers = COLORS[layer], _MARKERS[layer]
-        # Where there are more values of α than colours, these come again, dashed.
+        # Where there are more of a layer than colours, these come again, dashed.
         dashed = layer == "none" or place >= len(colors)
         found[words.layer(condition.settings)] = Look(
             colors[place % len(colors)], markers[place % len(markers)], "--" if dashed else "-"
         )
     return found
+
+
+def _parameters(condition: Condition) -> tuple[float, bool, bool]:
+    return condition.alpha, condition.settings.unit_mean, condition.settings.shared_p
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from examples.run import Run
 from examples.settings import Settings
 from quantal._errors import wrong_value
 
-__all__ = ["Place", "at_work"]
+__all__ = ["Place", "at_work", "check"]
 
 
 class Place(NamedTuple):
@@ -22,17 +22,27 @@ class Place(NamedTuple):
 
     mesh: Mesh
 
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the devices are CPUs."""
+        return bool(self.mesh.devices.flat[0].platform == "cpu")
+
     def everywhere(self, tree: Any) -> Any:
         """Put a copy on each device."""
         return jax.device_put(tree, NamedSharding(self.mesh, P()))
 
-    def divided(self, tree: Any) -> Any:
-        """Divide arrays along their first axis; the compiler does the rest."""
-        return jax.device_put(tree, NamedSharding(self.mesh, P("sample")))
+    def divided(self, tree: Any, axis: int = 0) -> Any:
+        """Divide arrays along the axis of their samples; the compiler does the rest."""
+        return jax.device_put(tree, NamedSharding(self.mesh, P(*[None] * axis, "sample")))
 
     def fill(self, samples: int) -> int:
         """Return the least size of a batch that holds so many samples and can be divided."""
         return -(-samples // self.mesh.size) * self.mesh.size
+
+
+def check(settings: Settings) -> None:
+    """Fail if the devices of a run are not there; no data are needed for it."""
+    _devices(settings)
 
 
 @contextmanager

@@ -28,6 +28,10 @@ Keys = Sequence[jax.Array | None]
 class Model(nnx.Module):
     """A network; most have no state to carry from one batch to the next."""
 
+    def probe(self, x: jax.Array) -> jax.Array:
+        """Pass on what is measured beside the sites."""
+        return x
+
     def start(self, batch: int) -> Any:
         """Return the state before the first batch."""
         return ()
@@ -83,7 +87,7 @@ class Block(nnx.Module):
 
     def __init__(self, inputs: int, width: int, stride: int, **options: Any) -> None:
         # Padded by 1 on each side: "SAME" would pad one side only where the stride is 2.
-        three = {"kernel_size": (3, 3), "padding": 1, "use_bias": False} | options
+        three: dict[str, Any] = {"kernel_size": (3, 3), "padding": 1, "use_bias": False} | options
         one = three | {"kernel_size": (1, 1), "padding": 0, "strides": stride}
         self.norm1 = _norm(inputs, **options)
         self.conv1 = nnx.Conv(inputs, width, strides=stride, **three)
@@ -130,8 +134,8 @@ class WideResNet(Model):
         blocks = [block for group in self.group for block in group.block]
         for block, site, key in zip(blocks, self.sites, keys, strict=True):
             x = block(x, site, key)
-        x = nnx.relu(self.norm(x)).mean((1, 2))
-        return self.dense(x), carry
+        x = self.probe(nnx.relu(self.norm(x)))
+        return self.dense(x.mean((1, 2))), carry
 
 
 def _norm(channels: int, **options: Any) -> nnx.BatchNorm:
@@ -196,11 +200,12 @@ class Reviews(Model):
         """Return the standardised ratings."""
         cell, units, dtype = self.state
         zeros = jnp.zeros((len(x), units), dtype)
+        (*before, last), (*before_keys, last_key) = self.sites, keys
         x = self.embedding(x)
-        for site, key in zip(self.sites[:2], keys[:2], strict=True):
+        for site, key in zip(before, before_keys, strict=True):
             x = site(x, rngs=key)
         _, x = self.rnn(x, initial_carry=(zeros, zeros) if cell == "lstm" else zeros)
-        x = self.sites[2](x[:, -1], rngs=keys[2])
+        x = last(x[:, -1], rngs=last_key)
         return self.dense(x)[:, 0], carry
 
 
@@ -220,19 +225,25 @@ def build(experiment: Experiment, settings: Settings) -> Model:
 
     def make() -> Model:
         options = {"dtype": products, "param_dtype": kept, "rngs": nnx.Rngs(0)}
-        sites = [_site(experiment, settings, name) for name in experiment.sites]
+        sites = [_site(settings, name) for name in experiment.sites]
         return _MODELS[experiment.model](experiment.sizes, sites, **options)
 
     model: Model = nnx.eval_shape(make)
     return model
 
 
-def _site(experiment: Experiment, settings: Settings, name: str) -> nnx.Dropout:
-    # All features of a word share a coefficient.
-    shared = (-1,) if experiment.model == "reviews" and name == "embedding" else ()
+def _site(settings: Settings, name: str) -> nnx.Dropout:
+    shared = (-1,) if name == "words" else ()
     law = settings.dilution
     if law is None:
         return nnx.Dropout(0.0)
     if settings.layer == "dropout" and settings.stream == "native":
         return nnx.Dropout(law.rate, broadcast_dims=shared)
-    return QSD(law.rate, law.alpha, vary=law.vary, broadcast_dims=shared)
+    return QSD(
+        law.rate,
+        law.alpha,
+        vary=law.vary,
+        unit_mean=law.unit_mean,
+        broadcast_dims=shared,
+        p_broadcast_dims=settings.p_broadcast_dims,
+    )

@@ -1,4 +1,4 @@
-"""What is compiled: one training step and one evaluation step for all experiments.
+"""What is compiled: training steps and one evaluation step for all experiments.
 
 Pure functions of arrays, so that they can be mapped over seeds, shared between devices and lowered
 for a machine that is not there.
@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import jax
 import optax
 from flax import nnx
+from jax import lax
 from jax import numpy as jnp
 
 from examples.data import Batch
 from examples.experiments import Optimiser
 
-__all__ = ["Plan", "State", "Steps", "compiled", "optimiser", "step"]
+__all__ = ["Plan", "State", "Steps", "compiled", "optimiser", "steps"]
 
 
 class Plan(NamedTuple):
@@ -26,6 +27,7 @@ class Plan(NamedTuple):
     graph: nnx.GraphDef
     optimiser: Optimiser
     cost: str
+    costs_per_sample: int = 1
 
 
 class State(NamedTuple):
@@ -51,16 +53,22 @@ class Steps(NamedTuple):
 def compiled(plan: Plan) -> Steps:
     """Compile the functions of a plan when they are first called; once for all its runs."""
     return Steps(
-        jax.jit(partial(step, plan), donate_argnums=0),
+        jax.jit(partial(steps, plan), donate_argnums=0),
         jax.jit(partial(evaluate, plan), donate_argnums=1),
         jax.jit(partial(outputs, plan), static_argnames="masks"),
     )
 
 
-def step(
-    plan: Plan, state: State, batch: Batch, keys: jax.Array, rate: jax.Array
+def steps(
+    plan: Plan,
+    state: State,
+    batches: Any,
+    samples: Batch | None,
+    count: jax.Array,
+    keys: jax.Array,
+    rate: jax.Array,
 ) -> tuple[State, jax.Array]:
-    """Train on a batch; return the new state and the cost.
+    """Train on batches, one after another; return the new state and the cost of each step.
 
     Parameters
     ----------
@@ -68,22 +76,47 @@ def step(
         The model and how it learns.
     state : State
         Where it stands.
-    batch : Batch
-        Inputs and targets.
+    batches : Batch or jax.Array
+        Inputs and targets, or else the numbers of the samples; the steps along the first axis.
+    samples : Batch or None
+        All samples, where ``batches`` are numbers of them.
+    count : jax.Array
+        How many steps to do. An argument, not a shape: one program serves a part of the batches.
     keys : jax.Array
-        A key for each site; this step folds in its number.
+        A key for each site; each step folds in its number.
     rate : jax.Array
         The learning rate.
     """
+
+    def one(number: jax.Array | int, done: tuple[State, jax.Array]) -> tuple[State, jax.Array]:
+        before, costs = done
+        batch = jax.tree.map(lambda parts: parts[number], batches)
+        if samples is not None:
+            batch = Batch(samples.x[batch], samples.y[batch])
+        after, cost = step(plan, before, batch, keys, rate)
+        # A loop keeps its types: half-precise states of a network are kept in those of the start.
+        after = jax.tree.map(lambda new, old: new.astype(old.dtype), after, before)
+        return after, costs.at[number].set(cost)
+
+    length = len(jax.tree.leaves(batches)[0])
+    begun = state, jnp.zeros(length, state.total.dtype)
+    return one(0, begun) if length == 1 else lax.fori_loop(0, count, one, begun)
+
+
+def step(
+    plan: Plan, state: State, batch: Batch, keys: jax.Array, rate: jax.Array
+) -> tuple[State, jax.Array]:
+    """Train on a batch; return the new state and the cost."""
     own = jax.vmap(jax.random.fold_in, (0, None))(keys, state.count)
 
-    def loss(params: nnx.State) -> tuple[jax.Array, tuple[nnx.State, Any]]:
+    def loss(params: nnx.State) -> tuple[jax.Array, tuple[jax.Array, nnx.State, Any]]:
         model = nnx.merge(plan.graph, params, state.stats, copy=True)
         model.train()
         predicted, carry = model(batch.x, state.carry, own)
-        return _costs(plan, predicted, batch.y).mean(), (nnx.state(model, nnx.BatchStat), carry)
+        cost = _costs(plan, predicted, batch.y).mean()
+        return cost * plan.costs_per_sample, (cost, nnx.state(model, nnx.BatchStat), carry)
 
-    (cost, (stats, carry)), gradient = jax.value_and_grad(loss, has_aux=True)(state.params)
+    gradient, (cost, stats, carry) = jax.grad(loss, has_aux=True)(state.params)
     updates, moments = optimiser(plan.optimiser).update(gradient, state.moments, state.params)
     params = optax.apply_updates(state.params, optax.tree.scale(-rate, updates))
     return State(params, stats, moments, carry, state.count + 1, state.total + cost), cost
@@ -92,7 +125,7 @@ def step(
 def evaluate(
     plan: Plan, state: State, sums: tuple[Any, jax.Array], batch: Batch, counts: jax.Array
 ) -> tuple[Any, jax.Array]:
-    """Add a batch to sums: carry, and the sums of costs, of wrong answers and of samples.
+    """Add a batch to sums: carry, and the sums of costs, of wrong answers and of their number.
 
     ``counts`` is 1 for a sample, 0 for what only fills the batch.
     """
@@ -100,33 +133,35 @@ def evaluate(
     model.eval()
     carry, before = sums
     predicted, carry = model(batch.x, carry, [None] * len(model.sites))
-    costs = _costs(plan, predicted, batch.y).reshape(len(counts), -1).mean(1)
+    costs = _costs(plan, predicted, batch.y).reshape(len(counts), -1)  # of each word of a text
     wrong = jnp.full_like(costs, jnp.nan)
     if predicted.ndim == 2:
-        wrong = (predicted.argmax(-1) != batch.y).astype(costs.dtype)
-    return carry, before + jnp.stack([counts @ costs, counts @ wrong, counts.sum()])
+        wrong = (predicted.argmax(-1) != batch.y).astype(costs.dtype)[:, None]
+    added = [counts @ each.sum(1) for each in (costs, wrong, jnp.ones_like(costs))]
+    return carry, before + jnp.stack(added)
 
 
 def outputs(
     plan: Plan, state: State, x: jax.Array, carry: Any, keys: jax.Array, *, masks: bool
-) -> list[jax.Array]:
-    """Return what leaves each site; BatchNorm stays as in evaluation."""
+) -> tuple[list[jax.Array], Any]:
+    """Return what leaves each site and probe, and the next carry; BatchNorm as in evaluation."""
     model = nnx.merge(plan.graph, state.params, state.stats)
     model.eval()
     if masks:
         model.set_attributes(nnx.Dropout, deterministic=False)
     seen: list[jax.Array] = []
 
-    def watched(site: nnx.Dropout) -> Any:
-        def call(x: jax.Array, *, rngs: jax.Array) -> jax.Array:
-            seen.append(site(x, rngs=rngs))
+    def watched(layer: Any) -> Any:
+        def call(x: jax.Array, **options: Any) -> jax.Array:
+            seen.append(layer(x, **options))
             return seen[-1]
 
         return call
 
     model.sites = nnx.static([watched(site) for site in model.sites])
-    model(x, carry, jax.vmap(jax.random.fold_in, (0, None))(keys, state.count))
-    return seen
+    model.probe = nnx.static(watched(model.probe))
+    _, carry = model(x, carry, jax.vmap(jax.random.fold_in, (0, None))(keys, state.count))
+    return seen, carry
 
 
 def optimiser(kind: Optimiser) -> optax.GradientTransformation:
@@ -143,7 +178,7 @@ def optimiser(kind: Optimiser) -> optax.GradientTransformation:
     return optax.chain(*parts)
 
 
-def _costs(plan: Plan, predicted: jax.Array, y: jax.Array) -> jax.Array:
+def _costs(plan: Plan, predicted: jax.Array, y: Any) -> jax.Array:
     predicted = predicted.astype(jnp.promote_types(predicted.dtype, jnp.float32))
     if plan.cost == "squared error":
         return jnp.square(predicted - y)

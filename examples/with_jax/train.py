@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import count
+from typing import Any
 
 import jax
 import numpy as np
@@ -14,16 +15,16 @@ from numpy.typing import NDArray
 
 from examples import initial
 from examples.data import Batch
-from examples.data.batches import EVALUATION_BATCH
 from examples.run import Run
 from examples.with_jax.checkpoint import restore, save
-from examples.with_jax.devices import Place, at_work
+from examples.with_jax.devices import Place, at_work, check
+from examples.with_jax.feed import Feed, Portion
 from examples.with_jax.models import build
 from examples.with_jax.steps import Plan, State, compiled, optimiser
 from examples.with_jax.weights import dump, load
 from quantal.jax._random_bits import typed_key
 
-__all__ = ["Trainer", "train"]
+__all__ = ["Trainer", "check", "train"]
 
 
 def train(run: Run) -> None:
@@ -33,7 +34,7 @@ def train(run: Run) -> None:
         state = trainer.start()
         for epoch in range(run.first_epoch, run.epochs):
             state, keys, rate = trainer.begin(state, epoch)
-            state = trainer.go(state, enumerate(run.batches(epoch)), keys, rate, epoch)
+            state = trainer.go(state, trainer.feed.epoch(epoch), keys, rate, epoch)
             trainer.record(state, epoch)
         trainer.finish(state)
 
@@ -45,13 +46,16 @@ class Trainer:
         self.run, self.place = run, place
         self.model = build(run.experiment, run.settings)
         graph = nnx.graphdef(self.model)
-        self.plan = Plan(graph, run.experiment.optimiser, run.experiment.cost)
+        paper = run.experiment
+        self.plan = Plan(graph, paper.optimiser, paper.cost, paper.costs_per_sample)
         self.steps = compiled(self.plan)
+        self.feed = Feed(run, place)
 
     def start(self) -> State:
         """Return the state to go on with."""
         load(self.model, initial.weights(self.run.experiment, self.run.settings.seed))
-        _, params, stats = nnx.split(self.model, nnx.Param, nnx.BatchStat)
+        parts: tuple[Any, ...] = nnx.split(self.model, nnx.Param, nnx.BatchStat)
+        _, params, stats = parts
         state = State(params, stats, optimiser(self.plan.optimiser).init(params))
         if self.run.checkpoint is not None:
             state = State(*restore(self.run.checkpoint, state[:3]))
@@ -70,16 +74,29 @@ class Trainer:
     def go(
         self,
         state: State,
-        batches: Iterable[tuple[int, Batch]],
+        portions: Iterable[Portion],
         keys: jax.Array,
         rate: jax.Array,
         epoch: int,
     ) -> State:
-        """Train on numbered batches."""
-        for number, batch in batches:
-            state, cost = self.steps.train(state, self.place.divided(batch), keys, rate)
-            self.run.step(epoch, number, cost)
+        """Train on portions of batches."""
+        before = None
+        for portion in portions:
+            _, count, batches, samples = portion
+            state, costs = self.steps.train(state, batches, samples, np.int32(count), keys, rate)
+            # Told one portion late: to look at a cost waits for the device, which is busy then.
+            self.tell(epoch, before)
+            before = portion, costs
+        self.tell(epoch, before)
         return state
+
+    def tell(self, epoch: int, done: tuple[Portion, jax.Array] | None) -> None:
+        """Tell of the steps of a portion."""
+        if done is None:
+            return
+        portion, costs = done
+        for number, cost in enumerate(np.asarray(costs)[: portion.steps], portion.first):
+            self.run.step(epoch, number, cost)
 
     def keys(self, epoch: int) -> jax.Array:
         """Return a key for each site."""
@@ -98,12 +115,12 @@ class Trainer:
 
     def evaluate(self, state: State, part: str) -> tuple[float, float]:
         """Return the mean cost and the share of wrong answers."""
-        data = self.run.data.parts[part]
-        samples = self.run.experiment.batch if data.y is None else len(data.x)
-        size = self.place.fill(min(samples, EVALUATION_BATCH))
-        carry = self.place.divided(self.model.start(size))
-        sums = (carry, self.place.everywhere(jnp.zeros(3)))
+        sums: Any = None
         for batch in self.run.evaluation(part):
+            if sums is None:  # the first batch is the largest
+                size = self.place.fill(len(batch.x))
+                carry = self.place.divided(self.model.start(size))
+                sums = (carry, self.place.everywhere(jnp.zeros(3)))
             filled = self.place.divided(_filled(batch, size))
             sums = self.steps.evaluate(state, sums, *filled)
         cost, wrong, count = map(float, sums[1])
@@ -113,15 +130,18 @@ class Trainer:
         """End the run."""
         self.run.finish(self.outputs(state), dump(state.params))
 
-    def outputs(self, state: State) -> Callable[[NDArray, bool], list[NDArray]]:
-        """Return the function from a batch to the outputs of the sites; each call has new masks."""
-        keys, calls = self.keys(self.run.epochs), count()
+    def outputs(self, state: State) -> Callable[[Iterable[NDArray], bool], Iterator[list[NDArray]]]:
+        """Return the function from inputs to the outputs of the sites; each batch has new masks."""
+        keys, calls = self.keys(self.run.epochs), count(self.run.epochs * self.run.steps)
 
-        def site_outputs(x: NDArray, masks: bool) -> list[NDArray]:
-            call = state._replace(count=state.count + jnp.uint32(next(calls)))
-            carry = self.model.start(len(x))
-            seen = self.steps.outputs(call, *self.place.everywhere((x, carry)), keys, masks=masks)
-            return [np.asarray(output, np.float32) for output in seen]
+        def site_outputs(inputs: Iterable[NDArray], masks: bool) -> Iterator[list[NDArray]]:
+            carry = None
+            for x in inputs:
+                carry = self.model.start(len(x)) if carry is None else carry
+                call = state._replace(count=jnp.uint32(next(calls)))
+                given = self.place.everywhere((x, carry))
+                seen, carry = self.steps.outputs(call, *given, keys, masks=masks)
+                yield [np.asarray(output, np.float32) for output in seen]
 
         return site_outputs
 

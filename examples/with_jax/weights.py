@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from flax import nnx
 from jax import numpy as jnp
@@ -37,7 +39,9 @@ def load(model: Model, weights: dict[str, NDArray]) -> None:
         raise ValueError(f"the model has no {', '.join(given)}")
     stats = nnx.to_flat_state(nnx.state(model, nnx.BatchStat))
     for path, stat in stats:  # as exact as the weights: Flax alone makes them float32
-        stat.set_value(jnp.full(stat.shape, {"mean": 0, "var": 1}[path[-1]], params[0][1].dtype))
+        stat.set_value(
+            jnp.full(stat.shape, {"mean": 0, "var": 1}[str(path[-1])], params[0][1].dtype)
+        )
     nnx.update(model, nnx.from_flat_state([*params, *stats]))
 
 
@@ -51,7 +55,7 @@ def dump(params: nnx.State) -> dict[str, NDArray]:
     return found
 
 
-def _name(path: tuple[str | int, ...]) -> str:
+def _name(path: tuple[Any, ...]) -> str:
     name = ""
     for part in path:
         name += str(part + 1) if isinstance(part, int) else f"/{part}"

@@ -11,7 +11,7 @@ from examples.run import Run
 from examples.with_keras.evaluation import evaluate
 from examples.with_keras.models import reset_state, sites
 
-__all__ = ["Callbacks", "Record", "Start", "checkpoint"]
+__all__ = ["Callbacks", "Record", "Start", "checkpoint", "start"]
 
 
 class Start(keras.callbacks.Callback):
@@ -22,16 +22,19 @@ class Start(keras.callbacks.Callback):
         self.run = run
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: D102
-        reset_state(self.model)
-        for number, site in enumerate(sites(self.model)):
-            if generator := getattr(site, "seed_generator", None):
-                generator.state.assign(self._stream(epoch, number))
+        start(self.model, self.run, epoch)
 
-    def _stream(self, epoch: int, number: int) -> list[int]:
-        """Return the seed of a site and the number of its first call."""
-        if self.run.settings.stream == "portable":
-            return [0, epoch * self.run.steps]
-        return [self.run.stream_seed(epoch), number * self.run.steps]
+
+def start(model: keras.Model, run: Run, epoch: int) -> None:
+    """Set the streams of masks, and the state that is carried, to those of an epoch's start."""
+    reset_state(model)
+    for number, site in enumerate(sites(model)):
+        if generator := getattr(site, "seed_generator", None):
+            # The seed of the site, and the number of its first call.
+            if run.settings.stream == "portable":
+                generator.state.assign([0, epoch * run.steps])
+            else:
+                generator.state.assign([run.stream_seed(epoch), number * run.steps])
 
 
 class Record(keras.callbacks.Callback):

@@ -9,23 +9,31 @@ from typing import Any
 import keras
 
 from examples.run import Run
+from examples.settings import Settings
 from quantal._errors import wrong_value
 
-__all__ = ["environment"]
+__all__ = ["check", "environment"]
+
+
+def check(settings: Settings) -> list[str]:
+    """Return the devices that a run may use; fail if there are none, or Keras is not as it asks."""
+    if settings.keras_backend != keras.backend.backend():
+        expected = f"{keras.backend.backend()}, which Keras was loaded with"
+        raise wrong_value("keras_backend", expected, settings.keras_backend)
+    auto = settings.device == "auto"
+    found = _devices("gpu") or _devices("cpu") if auto else _devices(settings.device)
+    if not found:
+        expected = "auto or cpu, since Keras finds no GPU here"
+        raise wrong_value("device", expected, settings.device)
+    return found
 
 
 @contextmanager
 def environment(run: Run) -> Iterator[None]:
     """Hold the precision, device and distribution of a run."""
-    settings = run.settings
+    settings, found = run.settings, check(run.settings)
     with ExitStack() as stack:
         stack.enter_context(_precision(settings.precision))
-        found = _devices("gpu") or _devices("cpu")
-        if settings.device != "auto":
-            found = _devices(settings.device)
-        if not found:
-            expected = "auto or cpu, since Keras finds no GPU here"
-            raise wrong_value("device", expected, settings.device)
         if settings.devices > 1:
             stack.enter_context(_shared(found, settings.devices, run.experiment.batch).scope())
         elif settings.device != "auto":

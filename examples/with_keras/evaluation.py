@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from math import nan
 
 import keras
@@ -11,19 +12,35 @@ from numpy.typing import NDArray
 
 from examples.data import Batch
 from examples.run import Run
-from examples.with_keras.models import reset_state, sites
+from examples.with_keras.models import Model, build, measured, reset_state
 
-__all__ = ["evaluate", "site_outputs"]
+__all__ = ["evaluate", "reader", "site_outputs"]
 
 
-def evaluate(model: keras.Model, run: Run, part: str) -> tuple[float, float]:
+def reader(model: Model, run: Run, places: int) -> Model:
+    """Return a model that reads so many samples at once, with the weights of another.
+
+    Most read any number. A language model has a state for each place of the text: one that reads
+    the text in fewer places is made anew, since it is compiled for them.
+    """
+    if run.experiment.model != "language" or places == run.experiment.batch:
+        return model
+    made = build(run, places)
+    for own, other in zip(made.trainable_variables, model.trainable_variables, strict=True):
+        own.assign(other)
+    made.compile(loss=model.loss)
+    return made
+
+
+def evaluate(model: Model, run: Run, part: str) -> tuple[float, float]:
     """Return the mean cost of a part of the data and the share of wrong answers."""
     batches = list(run.evaluation(part))
-    # Of one ``evaluate`` Keras gives all batches to the devices as it gives the first.
-    whole = [batch for batch in batches if len(batch.x) % run.settings.devices == 0]
-    rest = [batch for batch in batches if len(batch.x) % run.settings.devices]
-    found = [_evaluate(model, some) for some in (whole, rest) if some]
-    counts = [sum(len(batch.x) for batch in some) for some in (whole, rest) if some]
+    model = reader(model, run, len(batches[0].x))
+    # One ``evaluate`` for each shape: of all its batches Keras makes what it makes of the first.
+    groups = [list(group) for _, group in groupby(batches, key=lambda batch: batch.x.shape)]
+    reset_state(model)
+    found = [_evaluate(model, group) for group in groups]
+    counts = [sum(batch.y.size for batch in group) for group in groups]
     cost, wrong = np.average(found, axis=0, weights=counts)
     return float(cost), float(wrong)
 
@@ -32,22 +49,24 @@ def _evaluate(model: keras.Model, batches: list[Batch]) -> tuple[float, float]:
     def once() -> Iterator[Batch]:
         yield from batches
 
-    reset_state(model)
     found = model.evaluate(once(), steps=len(batches), verbose=0, return_dict=True)
     return found["loss"], 1 - found.get("accuracy", nan)
 
 
-def site_outputs(model: keras.Model) -> Callable[[NDArray, bool], list[NDArray]]:
+def site_outputs(
+    model: keras.Model,
+) -> Callable[[Iterable[NDArray], bool], Iterator[list[NDArray]]]:
     """Return the function from inputs, and whether masks are on, to the outputs of the sites."""
     # Frozen, they use their running statistics whether masks are on or not.
     for layer in model.layers:
         if isinstance(layer, keras.layers.BatchNormalization):
             layer.trainable = False
-    inner = keras.Model(model.input, [site.output for site in sites(model)])
+    inner = keras.Model(model.input, [place.output for place in measured(model)])
 
-    def outputs(x: NDArray, masks: bool) -> list[NDArray]:
+    def outputs(inputs: Iterable[NDArray], masks: bool) -> Iterator[list[NDArray]]:
         reset_state(model)
-        found = inner(x, training=masks)
-        return [keras.ops.convert_to_numpy(keras.ops.cast(y, "float32")) for y in found]
+        for x in inputs:
+            found = inner(x, training=masks)
+            yield [keras.ops.convert_to_numpy(keras.ops.cast(y, "float32")) for y in found]
 
     return outputs

@@ -10,7 +10,7 @@ from keras import layers, ops
 from examples.run import Run
 from quantal.keras import QSD
 
-__all__ = ["Carried", "Model", "build", "reset_state", "sites"]
+__all__ = ["Carried", "Model", "build", "measured", "reset_state", "sites"]
 
 
 class Model(keras.Model):
@@ -51,6 +51,9 @@ class Carried(layers.Layer):
         ]
 
     def call(self, inputs: Any, training: bool = False) -> Any:  # noqa: D102
+        # TensorFlow does not know that a batch from a generator is as large as the state.
+        places, (_, length, features) = self.state[0].shape[0], inputs.shape
+        inputs = ops.reshape(inputs, (places, length or -1, features))
         # Copies: torch overwrites the variables before the backward pass has read them.
         start = [ops.cast(ops.copy(variable.value), self.compute_dtype) for variable in self.state]
         outputs, *end = self.lstm(inputs, initial_state=start, training=training)
@@ -70,26 +73,39 @@ class Sites:
     def __init__(self, run: Run) -> None:
         self.run, self.count = run, 0
 
-    def __call__(self, x: Any, noise_shape: tuple[int | None, ...] | None = None) -> Any:
+    def __call__(self, x: Any) -> Any:
         self.count += 1
-        return self._layer(noise_shape, name=f"site{self.count}")(x)
+        return self._layer(self.run.experiment.sites[self.count - 1], f"site{self.count}")(x)
 
-    def _layer(self, noise_shape: tuple[int | None, ...] | None, name: str) -> layers.Layer:
+    def _layer(self, place: str, name: str) -> layers.Layer:
         settings, law = self.run.settings, self.run.settings.dilution
         if law is None:
             return layers.Identity(name=name)
+        noise_shape = (None, None, 1) if place == "words" else None
         # Where the seeds are numbers, every epoch sets its own.
         seed = self.run.keys[self.count - 1] if settings.stream == "portable" else 0
         if settings.layer == "dropout" and seed == 0:
             return layers.Dropout(law.rate, noise_shape=noise_shape, seed=seed, name=name)
         return QSD(
-            law.rate, law.alpha, vary=law.vary, noise_shape=noise_shape, seed=seed, name=name
+            law.rate,
+            law.alpha,
+            vary=law.vary,
+            unit_mean=law.unit_mean,
+            noise_shape=noise_shape,
+            p_broadcast_dims=settings.p_broadcast_dims,
+            seed=seed,
+            name=name,
         )
 
 
 def sites(model: keras.Model) -> list[layers.Layer]:
     """Return the layers at the sites, in the order of the pass."""
     return [layer for layer in model.layers if layer.name.startswith("site")]
+
+
+def measured(model: keras.Model) -> list[layers.Layer]:
+    """Return the layers whose outputs are measured: the sites, and others that the model marks."""
+    return [*sites(model), *(layer for layer in model.layers if layer.name == "probe")]
 
 
 def reset_state(model: keras.Model) -> None:
@@ -99,13 +115,15 @@ def reset_state(model: keras.Model) -> None:
             layer.reset_state()
 
 
-def build(run: Run) -> Model:
-    """Build the model of a run; its layers are named as in `examples.initial`, / turned to _."""
+def build(run: Run, places: int | None = None) -> Model:
+    """Build the model of a run; its layers are named as in `examples.initial`, / turned to _.
+
+    A language model reads windows of a text in ``places`` at once, None for those of training.
+    """
     experiment = run.experiment
     if experiment.model == "language":
-        inputs = keras.Input(
-            batch_shape=(experiment.batch, experiment.sizes["steps"]), dtype="int32"
-        )
+        length = None if places else experiment.sizes["steps"]
+        inputs = keras.Input(batch_shape=(places or experiment.batch, length), dtype="int32")
     else:
         x = run.data.train.x
         inputs = keras.Input(x.shape[1:], dtype=str(x.dtype))
@@ -135,7 +153,7 @@ def _wrn(x: Any, sizes: dict[str, Any], site: Sites) -> Any:
         for block in range(1, sizes["blocks"] + 1):
             stride = 2 if group > 1 and block == 1 else 1
             x = _block(x, width, stride, f"group{group}_block{block}", site)
-    x = layers.GlobalAveragePooling2D()(_normed(x, "norm"))
+    x = layers.GlobalAveragePooling2D()(_normed(x, "norm", relu="probe"))
     return layers.Dense(sizes["classes"], name="dense")(x)
 
 
@@ -153,8 +171,9 @@ def _convolution(x: Any, maps: int, size: int, stride: int, name: str) -> Any:
     return layers.Conv2D(maps, size, strides=stride, use_bias=False, name=name)(x)
 
 
-def _normed(x: Any, name: str) -> Any:
-    return layers.ReLU()(layers.BatchNormalization(momentum=0.9, epsilon=1e-5, name=name)(x))
+def _normed(x: Any, name: str, relu: str | None = None) -> Any:
+    x = layers.BatchNormalization(momentum=0.9, epsilon=1e-5, name=name)(x)
+    return layers.ReLU(name=relu)(x)
 
 
 def _language(x: Any, sizes: dict[str, Any], site: Sites) -> Any:
@@ -166,9 +185,10 @@ def _language(x: Any, sizes: dict[str, Any], site: Sites) -> Any:
 
 def _reviews(x: Any, sizes: dict[str, Any], site: Sites) -> Any:
     x = layers.Embedding(sizes["vocabulary"], sizes["embedding"], name="embedding")(x)
-    x = site(x, noise_shape=(None, None, 1))  # whole words
+    for _ in site.run.experiment.sites[:-1]:
+        x = site(x)
     cell = {"lstm": layers.LSTM, "gru": layers.GRU}[sizes["cell"]]
-    x = site(cell(sizes["units"], name="rnn")(site(x)))
+    x = site(cell(sizes["units"], name="rnn")(x))
     return layers.Dense(1, name="dense")(x)
 
 

@@ -27,14 +27,21 @@ def _dense(gradient: Any) -> Any:
 
 
 class _Penalised(keras.optimizers.Optimizer):
-    """Adds weight · λ to the gradient, where Keras's own weight decay is apart from it."""
+    """Adds weight · λ to the gradient, where Keras's own weight decay is apart from it.
 
-    def __init__(self, *args: Any, penalty: float, **kwargs: Any) -> None:
+    Before that, and before it is clipped, the gradient of Keras's cost, a mean over all words of a
+    text, is multiplied by ``summed``: that of the sum over so many words.
+    """
+
+    def __init__(self, *args: Any, penalty: float, summed: int, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.penalty = penalty
+        self.penalty, self.summed = penalty, summed
 
     def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> None:
-        super().apply([_dense(gradient) for gradient in grads], trainable_variables)
+        whole = [_dense(gradient) for gradient in grads]
+        if self.summed > 1:
+            whole = [gradient * self.summed for gradient in whole]
+        super().apply(whole, trainable_variables)
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         gradient = ops.cast(gradient, variable.dtype)
@@ -72,9 +79,10 @@ class Adam(_Penalised, keras.optimizers.Adam):
         self.assign_sub(variable, rate * mean / (root + self.epsilon))
 
 
-def optimiser(plan: Optimiser) -> keras.optimizers.Optimizer:
+def optimiser(plan: Optimiser, costs_per_sample: int = 1) -> keras.optimizers.Optimizer:
     """Return the optimiser of an experiment."""
     common: dict[str, Any] = {"penalty": plan.weight_decay, "global_clipnorm": plan.clip}
+    common["summed"] = costs_per_sample
     if plan.kind == "adam":
         return Adam(plan.rate, epsilon=1e-8, **common)
     return SGD(plan.rate, momentum=plan.momentum, nesterov=plan.nesterov, **common)

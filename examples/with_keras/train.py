@@ -11,13 +11,13 @@ from examples import initial
 from examples.data import Batch
 from examples.run import Run
 from examples.with_keras import weights
-from examples.with_keras.callbacks import Callbacks, Record, Start, checkpoint
-from examples.with_keras.environment import environment
-from examples.with_keras.evaluation import site_outputs
+from examples.with_keras.callbacks import Callbacks, Record, Start, checkpoint, start
+from examples.with_keras.environment import check, environment
+from examples.with_keras.evaluation import reader, site_outputs
 from examples.with_keras.models import Model, build
 from examples.with_keras.optimisers import optimiser
 
-__all__ = ["prepare", "train"]
+__all__ = ["check", "prepare", "train"]
 
 
 def train(run: Run) -> None:
@@ -35,7 +35,9 @@ def train(run: Run) -> None:
             callbacks=Callbacks(run, callbacks, add_history=True, model=model),
             verbose=0,
         )
-        run.finish(site_outputs(model), weights.dump(model, run.experiment))
+        tested = reader(model, run, len(next(run.evaluation("test")).x))
+        start(tested, run, run.epochs)  # the masks of the measurements depend on nothing before
+        run.finish(site_outputs(tested), weights.dump(model, run.experiment))
 
 
 def prepare(run: Run) -> Model:
@@ -50,7 +52,8 @@ def prepare(run: Run) -> Model:
     metrics = []
     if experiment.error == "error":
         metrics = [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
-    model.compile(optimiser(experiment.optimiser), loss, metrics=metrics)
+    moved_by = optimiser(experiment.optimiser, experiment.costs_per_sample)
+    model.compile(moved_by, loss, metrics=metrics)
     model.optimizer.build(model.trainable_variables)
     if run.checkpoint is not None:
         model.load_weights(checkpoint(run.checkpoint))

@@ -1,12 +1,12 @@
 """The models, built from the sizes of an experiment.
 
-Attributes are named as in `examples.initial`, lists counting from 0 where it counts from 1. Each
-model asks for its ``sites`` in the order of the pass; what a site sees has the channels last.
+Attributes are named as in `examples.initial`, lists counting from 0 where it counts from 1. What a
+site sees has the channels last; a ``probe`` passes on what is measured beside the sites.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise, starmap
 from typing import Any
 
@@ -19,32 +19,23 @@ from examples.experiments import Experiment
 __all__ = ["build"]
 
 Sizes = dict[str, Any]
-Site = Callable[..., nn.Module]
+Sites = Sequence[nn.Module]
 State = list[tuple[Tensor, Tensor]]
 
 
-def build(experiment: Experiment, site: Site) -> nn.Module:
-    """Return the model of an experiment.
-
-    Parameters
-    ----------
-    experiment : Experiment
-        Its kind and sizes.
-    site : function
-        Makes the layer of the next site; called with ``words=True`` where that is to treat all
-        features of a word alike.
-    """
-    return _KINDS[experiment.model](experiment.sizes, site)
+def build(experiment: Experiment, sites: Sites) -> nn.Module:
+    """Return the model of an experiment, with these layers at its sites."""
+    return _KINDS[experiment.model](experiment.sizes, sites)
 
 
 class MLP(nn.Module):
     """Dense layers with ReLU and a site after each but the last."""
 
-    def __init__(self, sizes: Sizes, site: Site) -> None:
+    def __init__(self, sizes: Sizes, sites: Sites) -> None:
         super().__init__()
         widths = (sizes["inputs"], *sizes["hidden"], sizes["classes"])
         self.dense = nn.ModuleList(starmap(nn.Linear, pairwise(widths)))
-        self.sites = nn.ModuleList(site() for _ in sizes["hidden"])
+        self.sites = nn.ModuleList(sites)
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.flatten(1)
@@ -56,7 +47,7 @@ class MLP(nn.Module):
 class LeNet5(nn.Module):
     """Two convolutions, each with average pooling, and three dense layers."""
 
-    def __init__(self, sizes: Sizes, site: Site) -> None:
+    def __init__(self, sizes: Sizes, sites: Sites) -> None:
         super().__init__()
         first, second = sizes["maps"]
         kernel = sizes["kernel"]
@@ -67,7 +58,7 @@ class LeNet5(nn.Module):
         side = ((32 - kernel + 1) // 2 - kernel + 1) // 2
         widths = (side * side * second, *sizes["dense"], sizes["classes"])
         self.dense = nn.ModuleList(starmap(nn.Linear, pairwise(widths)))
-        self.sites = nn.ModuleList(site() for _ in (*sizes["maps"], *sizes["dense"]))
+        self.sites = nn.ModuleList(sites)
 
     def forward(self, x: Tensor) -> Tensor:
         sites = iter(self.sites)
@@ -82,25 +73,26 @@ class LeNet5(nn.Module):
 class WideResNet(nn.Module):
     """Groups of pre-activated residual blocks, with a site inside each block."""
 
-    def __init__(self, sizes: Sizes, site: Site) -> None:
+    def __init__(self, sizes: Sizes, sites: Sites) -> None:
         super().__init__()
         channels, widths, blocks = sizes["stem"], sizes["widths"], sizes["blocks"]
         self.stem = _convolution(3, channels)
         self.group = nn.ModuleList()
-        self.sites = nn.ModuleList()
+        self.sites = nn.ModuleList(sites)
         for number, width in enumerate(widths):
             self.group.append(Group(blocks, channels, width, stride=2 if number else 1))
-            self.sites.extend(site() for _ in range(blocks))
             channels = width
         self.norm = nn.BatchNorm2d(channels)
+        self.probe = nn.Identity()
         self.dense = nn.Linear(channels, sizes["classes"])
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.stem(x)
-        blocks = (block for group in self.group for block in group.block)
+        groups: Any = self.group
+        blocks = (block for group in groups for block in group.block)
         for block, site in zip(blocks, self.sites, strict=True):
             x = block(x, site)
-        return self.dense(relu(self.norm(x)).mean((2, 3)))
+        return self.dense(_on_maps(self.probe, relu(self.norm(x))).mean((2, 3)))
 
 
 class Group(nn.Module):
@@ -134,13 +126,13 @@ class Block(nn.Module):
 class Language(nn.Module):
     """Predicts the next word; what leaves the embedding and each LSTM passes a site."""
 
-    def __init__(self, sizes: Sizes, site: Site) -> None:
+    def __init__(self, sizes: Sizes, sites: Sites) -> None:
         super().__init__()
         units, layers = sizes["units"], sizes["layers"]
         self.embedding = nn.Embedding(sizes["vocabulary"], units)
         self.rnn = nn.ModuleList(_lstm(units, units) for _ in range(layers))
         self.dense = nn.Linear(units, sizes["vocabulary"])
-        self.sites = nn.ModuleList(site() for _ in range(1 + layers))
+        self.sites = nn.ModuleList(sites)
 
     def forward(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Return scores for the next words, and the state to go on with, cut from its history."""
@@ -156,22 +148,25 @@ class Language(nn.Module):
 class Reviews(nn.Module):
     """Rates a text by the last output of an LSTM or GRU."""
 
-    def __init__(self, sizes: Sizes, site: Site) -> None:
+    def __init__(self, sizes: Sizes, sites: Sites) -> None:
         super().__init__()
         inputs, units = sizes["embedding"], sizes["units"]
         self.embedding = nn.Embedding(sizes["vocabulary"], inputs)
         gru = sizes["cell"] == "gru"
         self.rnn = nn.GRU(inputs, units, batch_first=True) if gru else _lstm(inputs, units)
         self.dense = nn.Linear(units, 1)
-        self.sites = nn.ModuleList([site(words=True), site(), site()])
+        self.sites = nn.ModuleList(sites)
 
     def forward(self, words: Tensor) -> Tensor:
-        on_words, on_input, on_output = self.sites
-        x, _ = _recur(self.rnn, on_input(on_words(self.embedding(words))))
-        return self.dense(on_output(x[:, -1])).squeeze(1)
+        *before, after = self.sites
+        x = self.embedding(words)
+        for site in before:
+            x = site(x)
+        x, _ = _recur(self.rnn, x)
+        return self.dense(after(x[:, -1])).squeeze(1)
 
 
-_KINDS: dict[str, Callable[[Sizes, Site], nn.Module]] = {
+_KINDS: dict[str, Callable[[Sizes, Sites], nn.Module]] = {
     "mlp": MLP,
     "lenet5": LeNet5,
     "wrn": WideResNet,
@@ -192,7 +187,8 @@ def _convolution(channels: int, width: int, stride: int = 1) -> nn.Conv2d:
 def _lstm(inputs: int, units: int) -> nn.LSTM:
     layer = nn.LSTM(inputs, units, batch_first=True)
     # torch adds two biases; one is enough, as in the other backends.
-    nn.init.zeros_(layer.bias_hh_l0).requires_grad_(False)
+    second: Any = layer.bias_hh_l0
+    nn.init.zeros_(second).requires_grad_(False)
     return layer
 
 

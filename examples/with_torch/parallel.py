@@ -26,7 +26,7 @@ from examples.run import Run
 from examples.settings import Settings
 from quantal._errors import wrong_value
 
-__all__ = ["Team", "team"]
+__all__ = ["Team", "check", "team"]
 
 
 @dataclass(frozen=True)
@@ -65,18 +65,23 @@ class Team:
         return DistributedDataParallel(model, device_ids=ids)
 
 
-@contextmanager
-def team(run: Run) -> Iterator[Team]:
-    """Join the processes that share a run; all leave together."""
-    settings, size = run.settings, int(os.environ.get("WORLD_SIZE", 1))
+def check(settings: Settings) -> torch.device:
+    """Return the device of this process; fail if it, or another of the run's, is not there."""
+    size = int(os.environ.get("WORLD_SIZE", 1))
     if settings.devices != size:
         expected = f"1 without torchrun (type: {_command(settings)})"
         if size > 1:
             expected = f"{size}, the number of processes that torchrun started"
         raise wrong_value("devices", expected, settings.devices)
+    return _device(settings.device, int(os.environ.get("LOCAL_RANK", 0)))
+
+
+@contextmanager
+def team(run: Run) -> Iterator[Team]:
+    """Join the processes that share a run; all leave together."""
+    device, size = check(run.settings), run.settings.devices
     if run.experiment.batch % size:
         raise wrong_value("devices", f"a divisor of the batch, {run.experiment.batch}", size)
-    device = _device(settings.device, int(os.environ.get("LOCAL_RANK", 0)))
     if size == 1:
         yield Team(device)
         return

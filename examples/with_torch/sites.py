@@ -8,34 +8,37 @@ import torch
 from torch import Tensor, nn
 
 from examples.run import Run
+from quantal.keys import Key
 from quantal.torch import QSD
 
-__all__ = ["Sites"]
+__all__ = ["sites"]
 
 
-class Sites:
-    """Makes the sites of a run, in the order of the pass."""
+def sites(run: Run) -> list[nn.Module]:
+    """Return the layers of a run's sites, in the order of the pass."""
+    return [_site(run, *each) for each in zip(run.experiment.sites, run.keys, strict=True)]
 
-    def __init__(self, run: Run) -> None:
-        self.settings, self.rank = run.settings, run.rank
-        self.keys = iter(run.keys)
 
-    def __call__(self, words: bool = False) -> nn.Module:
-        """Return the layer of the next site; ``words``: one coefficient for all of a word."""
-        law, key = self.settings.dilution, next(self.keys)
-        if law is None:
-            return nn.Identity()
-        portable = self.settings.stream == "portable"
-        if self.settings.layer == "dropout" and not portable:
-            # Of an input (batch, words, features), Dropout1d drops words.
-            return (nn.Dropout1d if words else nn.Dropout)(law.rate)
-        options: dict[str, Any] = {"vary": law.vary, "broadcast_dims": -1 if words else ()}
-        if not portable:
-            return QSD(law.rate, law.alpha, **options)
-        if self.settings.devices == 1:
-            return QSD(law.rate, law.alpha, generator=key, **options)
-        share = self.rank, self.settings.devices
-        return RowsOfQSD(law.rate, law.alpha, share, generator=key, **options)
+def _site(run: Run, name: str, key: Key) -> nn.Module:
+    settings, law, words = run.settings, run.settings.dilution, name == "words"
+    if law is None:
+        return nn.Identity()
+    portable = settings.stream == "portable"
+    if settings.layer == "dropout" and not portable:
+        # Of an input (batch, words, features), Dropout1d drops words.
+        return (nn.Dropout1d if words else nn.Dropout)(law.rate)
+    options: dict[str, Any] = {
+        "vary": law.vary,
+        "unit_mean": law.unit_mean,
+        "broadcast_dims": -1 if words else (),
+        "p_broadcast_dims": settings.p_broadcast_dims,
+    }
+    if not portable:
+        return QSD(law.rate, law.alpha, **options)
+    if settings.devices == 1:
+        return QSD(law.rate, law.alpha, generator=key, **options)
+    share = run.rank, settings.devices
+    return RowsOfQSD(law.rate, law.alpha, share, generator=key, **options)
 
 
 class RowsOfQSD(QSD):

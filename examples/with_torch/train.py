@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from math import nan
 from pathlib import Path
@@ -17,11 +18,11 @@ from examples.experiments import Optimiser
 from examples.run import Run
 from examples.with_torch import weights
 from examples.with_torch.models import build
-from examples.with_torch.parallel import Team, team
-from examples.with_torch.sites import Sites
+from examples.with_torch.parallel import Team, check, team
+from examples.with_torch.sites import sites
 from quantal.torch import QSD
 
-__all__ = ["Training", "train"]
+__all__ = ["Training", "check", "train"]
 
 
 def train(run: Run) -> None:
@@ -45,9 +46,10 @@ class Training:
     def __init__(self, run: Run, us: Team) -> None:
         self.run, self.us = run, us
         self.dtype = torch.float64 if run.settings.precision == "float64" else torch.float32
-        model = build(run.experiment, Sites(run)).to(self.dtype)
+        model = build(run.experiment, sites(run)).to(self.dtype)
         weights.load(model, initial.weights(run.experiment, run.settings.seed))
-        self.model = us.normalised(model).to(us.device, memory_format=torch.channels_last)
+        normalised: Any = us.normalised(model)  # torch has no type for memory_format alone
+        self.model = normalised.to(us.device, memory_format=torch.channels_last)
         self.optimiser = _optimiser(run.experiment.optimiser, self.model)
         self.averaged = us.averaged(self.model)
         half = run.settings.precision == "bfloat16"
@@ -74,7 +76,7 @@ class Training:
         """Move the weights once; return the cost and the state of a language model."""
         cost, _, state = self.forward(self.averaged, x, y, state)
         self.optimiser.zero_grad()
-        cost.backward()
+        (cost * self.run.experiment.costs_per_sample).backward()
         if self.run.experiment.optimiser.clip is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.run.experiment.optimiser.clip)
         self.optimiser.step()
@@ -85,13 +87,16 @@ class Training:
     ) -> tuple[Tensor, Tensor, Any]:
         """Return the cost, the output and the state to go on with."""
         with self.autocast:
-            if self.run.experiment.model == "language":
-                output, state = model(x, state)
-            else:
-                output = model(x)
+            output, state = self.call(model, x, state)
             if self.run.experiment.cost == "squared error":
                 return mse_loss(output, y), output, state
             return cross_entropy(output.flatten(0, -2), y.flatten()), output, state
+
+    def call(self, model: nn.Module, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Return the output and the state to go on with, which only a language model has."""
+        if self.run.experiment.model == "language":
+            return model(x, state)
+        return model(x), None
 
     def seed(self, epoch: int) -> None:
         """Start the masks of an epoch."""
@@ -120,20 +125,24 @@ class Training:
         return total.item() / count, share
 
     @torch.inference_mode()
-    def site_outputs(self, x: NDArray, masks: bool) -> list[NDArray]:
-        """Return what leaves each site."""
+    def site_outputs(self, inputs: Iterable[NDArray], masks: bool) -> Iterator[list[NDArray]]:
+        """Yield what leaves each site and probe, for each batch of inputs."""
         outputs: list[NDArray] = []
 
-        def keep(site: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        def keep(place: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
             outputs.append(output.numpy(force=True))
 
         self.model.eval()
         self.model.sites.train(masks)
-        hooks = [site.register_forward_hook(keep) for site in self.model.sites]
-        self.model(self.tensor(x))
+        places = [*self.model.sites, *filter(None, [getattr(self.model, "probe", None)])]
+        hooks = [place.register_forward_hook(keep) for place in places]
+        state = None
+        for x in inputs:
+            _, state = self.call(self.model, self.tensor(x), state)
+            yield outputs.copy()
+            outputs.clear()
         for hook in hooks:
             hook.remove()
-        return outputs
 
     # --- data and state --------------------------------------------------------------------------
 
@@ -159,12 +168,10 @@ class Training:
 
 def _optimiser(plan: Optimiser, model: nn.Module) -> torch.optim.Optimizer:
     weights = [weight for weight in model.parameters() if weight.requires_grad]
+    fused = weights[0].device.type in ("cpu", "cuda")  # one pass over all weights
+    common: dict[str, Any] = {"weight_decay": plan.weight_decay, "fused": fused}
     if plan.kind == "adam":
-        return torch.optim.Adam(weights, plan.rate, weight_decay=plan.weight_decay)
+        return torch.optim.Adam(weights, plan.rate, **common)
     return torch.optim.SGD(
-        weights,
-        plan.rate,
-        momentum=plan.momentum,
-        nesterov=plan.nesterov,
-        weight_decay=plan.weight_decay,
+        weights, plan.rate, momentum=plan.momentum, nesterov=plan.nesterov, **common
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import torch
@@ -56,9 +57,10 @@ def _arrays(model: nn.Module) -> dict[str, list[Tensor]]:
             case nn.Embedding():
                 found[name] = [module.weight]
             case nn.LSTM() | nn.GRU():
-                found[f"{name}/kernel"] = [module.weight_ih_l0.T]
-                found[f"{name}/recurrent"] = [module.weight_hh_l0.T]
-                biases = [module.bias_ih_l0, module.bias_hh_l0]
+                recurrent: Any = module  # torch has no types for the weights that it names
+                found[f"{name}/kernel"] = [recurrent.weight_ih_l0.T]
+                found[f"{name}/recurrent"] = [recurrent.weight_hh_l0.T]
+                biases = [recurrent.bias_ih_l0, recurrent.bias_hh_l0]
                 found[f"{name}/bias"] = [bias for bias in biases if bias.requires_grad]
         if getattr(module, "bias", None) is not None and not isinstance(module, nn.RNNBase):
             found[f"{name}/bias"] = [module.bias]

@@ -20,6 +20,8 @@ __all__ = [
 ALPHA = "a number above 0, or inf for standard dropout"
 FLOATING = "a floating-point array"
 
+_LONGEST = 300  # characters of a value in a message
+
 
 def wrong_type(name: str, expected: str, received: Any) -> TypeError:
     """Return the error for an argument of the wrong type; ``received`` may be a description."""
@@ -32,7 +34,18 @@ def wrong_value(name: str, expected: str, received: Any) -> ValueError:
 
 
 def _message(name: str, expected: str, received: Any) -> str:
-    return f"{name}: expected {expected}. Received: {name}={received!r}"
+    return f"{name}: expected {expected}. Received: {name}={_shown(received)}"
+
+
+def _shown(received: Any) -> str:
+    """Return a value as text of a length that can be read, whatever it is."""
+    try:
+        text = repr(received)
+    except ValueError:  # Python does not write integers of thousands of digits
+        text = "<an integer of thousands of digits>"
+    except Exception:  # somebody's own class
+        text = f"<{type(received).__name__}>"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def require(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from quantal._errors import wrong_type, wrong_value
+from quantal._arguments import axes
 
 __all__ = ["Axes", "coefficient_shapes"]
 
@@ -38,24 +37,15 @@ def coefficient_shapes(
     >>> coefficient_shapes((8, 16), p_broadcast_dims=0)
     ((8, 16), (1, 16))
     """
-    if broadcast_dims == () == p_broadcast_dims:  # by far the most common, and called in each step
+    if _is_empty(broadcast_dims) and _is_empty(p_broadcast_dims):  # the most common, in each step
         return tuple(shape), None
-    shared = _axes("broadcast_dims", broadcast_dims, len(shape))
+    shared = axes("broadcast_dims", broadcast_dims, len(shape))
     mask_shape = tuple(1 if axis in shared else size for axis, size in enumerate(shape))
-    p_shared = _axes("p_broadcast_dims", p_broadcast_dims, len(shape))
+    p_shared = axes("p_broadcast_dims", p_broadcast_dims, len(shape))
     if not p_shared:
         return mask_shape, None
     return mask_shape, tuple(1 if axis in p_shared else n for axis, n in enumerate(mask_shape))
 
 
-def _axes(name: str, axes: Axes, ndim: int) -> frozenset[int]:
-    """Return the axes counted from the front; each must exist and be named once."""
-    expected = f"distinct axes of an array with {ndim} dimensions"
-    try:
-        listed = [operator.index(a) for a in (axes if isinstance(axes, Iterable) else (axes,))]
-    except TypeError:
-        raise wrong_type(name, expected, axes) from None
-    counted = frozenset(axis % ndim for axis in listed if -ndim <= axis < ndim)
-    if len(counted) < len(listed):
-        raise wrong_value(name, expected, axes)
-    return counted
+def _is_empty(axes: Axes) -> bool:
+    return isinstance(axes, tuple) and not axes  # not ==, which is many answers for an array

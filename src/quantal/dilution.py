@@ -9,15 +9,17 @@ this file follows from that sentence.
 from __future__ import annotations
 
 import math
-import numbers
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from quantal._errors import ALPHA, wrong_type, wrong_value
+from quantal._arguments import flag, floats, instance, integer, number
+from quantal._arguments import shape as checked_shape
+from quantal._beta import log_beta, quantile
+from quantal._errors import ALPHA, wrong_value
 
 __all__ = ["Dilution", "Vary"]
 
@@ -30,13 +32,6 @@ _NO_ALPHA = (
     "rate 0.5 (film reviews), 5 at rate 0.5 and 10 at rate 0.6 (Penn Treebank). To choose it by "
     "the mean gain instead: Dilution.with_mean_gain(rate, gain).alpha. Received: no alpha."
 )
-
-
-def _number(name: str, value: Any, expected: str) -> float:
-    # bool is a Real to Python, but rate=True is always a mistake.
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
-        raise wrong_type(name, expected, value)
-    return float(value)
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -81,20 +76,23 @@ class Dilution:
         unit_mean: bool = False,
     ) -> None:
         expected = "a number in [0, 1]"
-        rate = _number("rate", rate, expected)
+        rate = number("rate", rate, expected)
         if not 0 <= rate <= 1:
             raise wrong_value("rate", expected, rate)
         if alpha is None:
             raise TypeError(_NO_ALPHA)
-        alpha = _number("alpha", alpha, ALPHA)
+        alpha = number("alpha", alpha, ALPHA)
         if not alpha > 0:
             raise wrong_value("alpha", ALPHA, alpha)
-        if vary not in ("pq", "p", "q"):
+        if not isinstance(vary, str) or vary not in ("pq", "p", "q"):
             raise wrong_value("vary", "'pq', 'p' or 'q'", vary)
-        if not isinstance(unit_mean, bool | np.bool_):
-            raise wrong_type("unit_mean", "True or False", unit_mean)
         # + 0.0 turns a rate of -0.0 into 0.0, so that equal laws have equal representations.
-        fields = {"rate": rate + 0.0, "alpha": alpha, "vary": vary, "unit_mean": bool(unit_mean)}
+        fields = {
+            "rate": rate + 0.0,
+            "alpha": alpha,
+            "vary": vary,
+            "unit_mean": flag("unit_mean", unit_mean),
+        }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
@@ -120,16 +118,18 @@ class Dilution:
         >>> Dilution.with_mean_gain(0.5, 1.25)
         Dilution(rate=0.5, alpha=1.5)
         """
-        retain = cls(rate, math.inf).retain
+        dropout = cls(rate, math.inf)
+        rate, retain = dropout.rate, dropout.retain
         if retain == 0:
             raise wrong_value("rate", "a number in [0, 1), as rate 1 has no gain", rate)
         expected = f"a number in [1, {1 / retain:g}) at rate {rate:g}"
-        gain = _number("gain", gain, expected)
+        gain = number("gain", gain, expected)
         if gain == 1:
-            return cls(rate, math.inf)
-        if not 1 < gain < 1 / retain:
+            return dropout
+        alpha = rate / (gain - 1) - retain if 1 < gain < 1 / retain else 0
+        if alpha <= 0:  # by rounding, also for a gain just below its limit
             raise wrong_value("gain", expected, gain)
-        return cls(rate, rate / (gain - 1) - retain)
+        return cls(rate, alpha)
 
     # --- the numbers ---------------------------------------------------------------------------
 
@@ -181,20 +181,21 @@ class Dilution:
         >>> Dilution(0.5, 1).moment(2)
         4.0
         """
-        if isinstance(k, bool) or not isinstance(k, numbers.Integral):
-            raise wrong_type("k", "an integer of at least 0", k)
-        if k < 0:
-            raise wrong_value("k", "an integer of at least 0", k)
-        k = int(k)
+        k = integer("k", k, "an integer of at least 0, and at most 10**6", 0, 10**6 + 1)
         if k == 0:
             return 1.0
         if self.rate == 1:
             return 0.0
-        moment = self.retain ** (1 - k)
+        factors = [1 / self.retain] * (k - 1)
         if self._beta_parameters is not None:
-            for j in range(1, k + 1 if self.vary == "pq" else k):
-                moment *= (self.alpha + j) / (self.alpha + j * self.retain)
-        return moment / self._raw_mean**k if self.unit_mean else moment
+            js = range(1, k + 1 if self.vary == "pq" else k)
+            factors += [(self.alpha + j) / (self.alpha + j * self.retain) for j in js]
+        if self.unit_mean:
+            factors += [1 / self._raw_mean] * k
+        try:
+            return math.prod(factors)
+        except OverflowError:
+            return math.inf
 
     # --- the law -------------------------------------------------------------------------------
 
@@ -211,8 +212,8 @@ class Dilution:
         # Past 1e12 they differ by a millionth at most, and a rate below 1e-15 is 0.
         if self.vary == "p" or self.alpha > 1e12 or not 1e-15 < self.rate < 1:
             return None
-        # Below 1e-12, p is 0 or 1 to every digit, and special functions are best left alone.
-        alpha = max(self.alpha, 1e-12)
+        # Below that, p is 0 or 1 to every digit, and special functions are best left alone.
+        alpha = max(self.alpha, 1e-12 * self.retain)
         return alpha + (self.vary == "pq"), alpha * self.rate / self.retain
 
     @property
@@ -226,13 +227,13 @@ class Dilution:
 
     def pdf(self, c: ArrayLike) -> NDArray[np.float64]:
         """Return the density of c; infinite where c has an atom (0, or a single kept value)."""
-        c = _floats("c", c)
+        c = floats("c", c)
         density = np.where(np.isnan(c), np.nan, 0.0)
         if self._beta_parameters is not None:
             inside = (c > 0) & (c < self.ceiling)
             p = np.where(inside, c / self.ceiling, 0.5)
             a, b = self._beta_parameters
-            logs = special.xlogy(a - 1, p) + special.xlog1py(b - 1, -p) - special.betaln(a, b)
+            logs = special.xlogy(a - 1, p) + special.xlog1py(b - 1, -p) - log_beta(a, b)
             density = np.where(inside, self.retain / self.ceiling * np.exp(logs), density)
             edge = np.inf if b < 1 else self.retain / self.ceiling * a if b == 1 else 0.0
             density = np.where(c == self.ceiling, edge, density)
@@ -248,7 +249,7 @@ class Dilution:
         >>> Dilution(0.5, 1).cdf([-1, 0, 2, 4])
         array([0.   , 0.5  , 0.625, 1.   ])
         """
-        c = _floats("c", c)
+        c = floats("c", c)
         if self._beta_parameters is None:
             kept = (c >= self.ceiling).astype(float)
         else:
@@ -264,21 +265,17 @@ class Dilution:
         >>> Dilution(0.5, 1).ppf([0.25, 0.625, 1])
         array([0., 2., 4.])
         """
-        u = _floats("u", u)
+        u = floats("u", u)
         if np.any((u < 0) | (u > 1)):
             raise wrong_value("u", "probabilities in [0, 1]", u)
         if self._beta_parameters is None:
             kept = np.full_like(u, self.ceiling)
         else:
             a, b = self._beta_parameters
-            # From whichever end is nearer: 1 − u keeps the digits that u has lost close to 1.
+            # From both ends: 1 − u keeps the digits that u has lost close to 1.
             from_left = np.clip((u - self.rate) / self.retain, 0, 1)
             from_right = np.clip((1 - u) / self.retain, 0, 1)
-            kept = self.ceiling * np.where(
-                from_left > 0.5,
-                special.betainccinv(a, b, from_right),
-                special.betaincinv(a, b, from_left),
-            )
+            kept = self.ceiling * quantile(a, b, from_left, from_right)
         dropped = (u < self.rate) | (self.rate == 1)
         return np.where(np.isnan(u), np.nan, np.where(dropped, 0.0, kept))[()]
 
@@ -290,13 +287,5 @@ class Dilution:
         >>> Dilution(0.5, 1).sample(4, np.random.default_rng(0)).round(3)
         array([2.094, 0.   , 0.   , 0.   ])
         """
-        if not isinstance(rng, np.random.Generator):
-            raise wrong_type("rng", "a numpy.random.Generator", rng)
-        return self.ppf(rng.random(shape))
-
-
-def _floats(name: str, value: ArrayLike) -> NDArray[np.float64]:
-    try:
-        return np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise wrong_type(name, "numbers", value) from None
+        instance("rng", rng, np.random.Generator, "a numpy.random.Generator")
+        return self.ppf(rng.random(checked_shape("shape", shape)))

@@ -17,7 +17,6 @@ What ``dilute`` draws from a key is fixed here too, and every adapter follows it
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quantal._errors import wrong_type, wrong_value
+from quantal._arguments import integer
+from quantal._arguments import shape as checked_shape
 
 __all__ = ["CELLS", "LEVELS", "Key", "key", "threefry2x32"]
 
@@ -82,16 +82,7 @@ def _rotate_integer(x: int, places: int) -> int:
 
 
 def _integer(name: str, value: Any, bits: int) -> int:
-    expected = f"an integer in [0, 2**{bits})"
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        number = operator.index(value)
-    except TypeError:
-        raise wrong_type(name, expected, value) from None
-    if not 0 <= number < 2**bits:
-        raise wrong_value(name, expected, value)
-    return number
+    return integer(name, value, f"an integer in [0, 2**{bits})", 0, 2**bits)
 
 
 def key(seed: int) -> Key:
@@ -115,6 +106,12 @@ class Key:
     word0: int
     word1: int
 
+    def __post_init__(self) -> None:
+        for name in ("word0", "word1"):
+            word = getattr(self, name)
+            if type(word) is not int or not 0 <= word <= _WORD:  # seldom, and checks take time
+                object.__setattr__(self, name, _integer(name, word, 32))
+
     def __repr__(self) -> str:
         return f"Key({self.word0:#010x}, {self.word1:#010x})"
 
@@ -134,6 +131,7 @@ class Key:
 
     def blocks(self, start: int, count: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
         """Return the ciphers of the 64-bit counters from ``start``: two arrays of 32-bit words."""
+        start, count = _integer("start", start, 64), _integer("count", count, 60)
         words = np.empty((2, count), np.uint32)
         own = (np.array([self.word0], np.uint32), np.array([self.word1], np.uint32))
         for first in range(0, count, _CHUNK):
@@ -145,7 +143,7 @@ class Key:
 
     def bits(self, shape: _Shape) -> NDArray[np.uint32]:
         """Return 32 random bits an element, equal to ``jax.random.bits(key, shape)``."""
-        shape = (shape,) if isinstance(shape, int) else shape
+        shape = checked_shape("shape", shape)
         word0, word1 = self.blocks(0, math.prod(shape))
         return (word0 ^ word1).reshape(shape)
 
@@ -165,7 +163,7 @@ class Key:
         half of word 0, low and high half of word 1; each row starts with a new block. So an array
         may be cut anywhere along its other axes, and in fours along the last.
         """
-        shape = (shape,) if isinstance(shape, int) else shape
+        shape = checked_shape("shape", shape)
         *rows, last = shape or (1,)
         per_row = -(-last // 4)
         words = np.stack(self.blocks(0, math.prod(rows) * per_row), axis=-1, dtype="<u4")

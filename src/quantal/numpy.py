@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quantal._errors import FLOATING, wrong_type
+from quantal._arguments import array, broadcasts, flag, instance, shape
+from quantal._errors import FLOATING, wrong_value
 from quantal._granularity import Axes, coefficient_shapes
 from quantal.dilution import Dilution, Vary
 from quantal.keys import LEVELS, Key
 from quantal.table import shared_table, table
 
 __all__ = ["coefficients", "dilute"]
+
+_SOURCES = (np.random.Generator, Key)
 
 
 def dilute(
@@ -30,18 +33,32 @@ def dilute(
 ) -> NDArray[Any]:
     """Dilute a NumPy array; see `quantal.dilute`."""
     dilution = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
-    if not np.issubdtype(x.dtype, np.floating):
-        raise wrong_type("x", FLOATING, x.dtype)
+    x = array("x", x, FLOATING)
     mask_shape, p_shape = coefficient_shapes(x.shape, broadcast_dims, p_broadcast_dims)
-    if not isinstance(rng, np.random.Generator | Key | None):
-        raise wrong_type("rng", "a numpy.random.Generator, a quantal.key or None", rng)
-    if not training or dilution.rate == 0:
+    if rng is not None:
+        instance("rng", rng, _SOURCES, "a numpy.random.Generator, a quantal.key or None")
+    if not flag("training", training) or dilution.rate == 0:
         return x
     if dilution.rate == 1:
         return np.zeros_like(x)
     c = coefficients(dilution, mask_shape, p_shape, np.random.default_rng() if rng is None else rng)
-    # float16 is multiplied in float32, so that only the product is rounded.
-    return np.asanyarray(x * c).astype(x.dtype, copy=False)
+    return _product(x, c)
+
+
+def _product(x: NDArray[Any], c: NDArray[Any]) -> NDArray[Any]:
+    """Return x·c in the precision of x; what is dropped is 0, even if it was not finite.
+
+    Examples
+    --------
+    >>> _product(np.array([1.0, np.inf, np.nan]), np.array([2.0, 2.0, 0.0]))
+    array([ 2., inf,  0.])
+    """
+    with np.errstate(invalid="ignore"):
+        # float16 is multiplied in float32, so that only the product is rounded. Not with *, which
+        # is another product for a numpy.matrix.
+        y = np.asanyarray(np.multiply(x, c)).astype(x.dtype, copy=False)
+    np.copyto(y, 0, where=np.broadcast_to(c == 0, y.shape))
+    return y
 
 
 def coefficients(
@@ -51,11 +68,17 @@ def coefficients(
     rng: np.random.Generator | Key,
 ) -> NDArray[np.float32]:
     """Draw coefficients from the tables, by the plan of `quantal.keys`."""
+    instance("dilution", dilution, Dilution, "a quantal.Dilution")
+    mask_shape = shape("mask_shape", mask_shape)
+    instance("rng", rng, _SOURCES, "a numpy.random.Generator or a quantal.key")
     source = _Portable(rng) if isinstance(rng, Key) else _Native(rng)
     if p_shape is None:
         drawn = table(dilution)
         row = int(source.level() < drawn.threshold)
         return np.asarray(drawn.values[row, source.indices(mask_shape)])
+    p_shape = shape("p_shape", p_shape)
+    if not broadcasts(p_shape, mask_shape):
+        raise wrong_value("p_shape", f"a shape that broadcasts to {mask_shape}", p_shape)
     shared = shared_table(dilution)
     cell = source.shared_indices(p_shape)
     keep = source.levels(mask_shape) < shared.keep_below[cell]

@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from quantal._arguments import array, broadcasts, instance
+from quantal._arguments import shape as checked_shape
+from quantal._errors import FLOATING, wrong_value
 from quantal._granularity import Axes, coefficient_shapes
 from quantal.dilution import Dilution
 
@@ -56,13 +59,16 @@ def draw(
     >>> bool((c == q * m).all())
     True
     """
+    instance("dilution", dilution, Dilution, "a quantal.Dilution")
+    instance("rng", rng, np.random.Generator, "a numpy.random.Generator")
+    shape = checked_shape("shape", shape)
     mask_shape, p_shape = coefficient_shapes(shape, broadcast_dims, p_broadcast_dims)
     if p_shape is None:
         p_shape = mask_shape
     mean_p = dilution.retain
 
-    if dilution.rate in (0, 1) or np.isinf(dilution.alpha):
-        p = np.full(p_shape, mean_p)
+    if dilution.rate in (0, 1) or not 0 < dilution.beta < np.inf or dilution.alpha > 1e300:
+        p = np.full(p_shape, mean_p)  # to every digit, where there is no beta distribution
     else:
         p = rng.beta(dilution.alpha, dilution.beta, size=p_shape)
 
@@ -84,9 +90,18 @@ def draw(
 
 def forward(x: NDArray[Any], drawn: Draw) -> NDArray[Any]:
     """Return y = c ⊙ x in the input's own precision."""
-    return (x * drawn.c).astype(x.dtype)
+    return _product("x", x, drawn)
 
 
 def backward(upstream: NDArray[Any], drawn: Draw) -> NDArray[Any]:
     """Return the gradient with respect to x: the same coefficients times the upstream gradient."""
-    return (upstream * drawn.c).astype(upstream.dtype)
+    return _product("upstream", upstream, drawn)
+
+
+def _product(name: str, x: NDArray[Any], drawn: Draw) -> NDArray[Any]:
+    array(name, x, FLOATING)
+    c = instance("drawn", drawn, Draw, "what reference.draw returns").c
+    if not broadcasts(c.shape, x.shape):
+        raise wrong_value(name, f"an array that coefficients of shape {c.shape} fit", x.shape)
+    with np.errstate(invalid="ignore"):  # what is dropped is 0, even if it was not finite
+        return np.where(c == 0, 0, np.multiply(x, c)).astype(x.dtype)

@@ -13,6 +13,7 @@ a second kind of table then gives, for 16 bits, a threshold for 30-bit numbers a
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +22,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from quantal._beta import Floats, mean_of_cells
+from quantal._arguments import instance
+from quantal._beta import Floats
+from quantal._beta_cells import cell_moments
 from quantal.dilution import Dilution
 from quantal.keys import CELLS, LEVELS
 
@@ -71,8 +74,17 @@ def _once(make: Callable[[Dilution], _Made]) -> Callable[[Dilution], _Made]:
     cached = functools.lru_cache(maxsize=256)(make)
     lock = threading.Lock()
 
+    def renew() -> None:
+        nonlocal lock
+        lock = threading.Lock()
+
+    if hasattr(os, "register_at_fork"):
+        # The thread that holds the lock has no copy in the child, which would wait for ever.
+        os.register_at_fork(after_in_child=renew)
+
     @functools.wraps(make)
     def made(dilution: Dilution) -> _Made:
+        instance("dilution", dilution, Dilution, "a quantal.Dilution")
         with lock:
             return cached(dilution)
 
@@ -89,8 +101,12 @@ def table(dilution: Dilution) -> Table:
     >>> drawn.values[0, [0, 32767, 32768, 65535]]
     array([0.        , 0.        , 0.01473139, 3.9999695 ], dtype=float32)
     """
-    rows, share = _cell_means(dilution)
-    return Table(_float32(rows), round(share * LEVELS))
+    zeros, share = divmod(dilution.rate * CELLS, 1)
+    values = np.zeros((2, CELLS), np.float32)
+    for row, dropped in zip(values, (int(zeros), int(zeros) + 1), strict=True):
+        if dropped < CELLS:
+            row[dropped:] = _normal_numbers(_kept_means(dilution, CELLS - dropped))
+    return Table(_read_only(values), round(share * LEVELS))
 
 
 @_once
@@ -105,23 +121,24 @@ def shared_table(dilution: Dilution) -> SharedTable:
     else:
         # The mean of the kept sizes in a cell is biased to the larger p, as in the exact law.
         values = p_squared / np.maximum(p, np.finfo(float).tiny) * dilution.ceiling
-    return SharedTable(_read_only(_whole(keep * LEVELS).astype(np.int32)), _float32(values))
+    keep_below = _whole(keep * LEVELS)
+    # Integers cannot have every probability: the mean of c is made up for by the values.
+    mean = float(np.sum(keep_below * values)) / (CELLS * LEVELS)
+    values *= dilution.mean / mean if mean > 0 else 1
+    np.minimum(values, dilution.ceiling, out=values)
+    return SharedTable(
+        _read_only(keep_below.astype(np.int32)),
+        _read_only(_normal_numbers(values).astype(np.float32)),
+    )
 
 
-def _cell_means(dilution: Dilution) -> tuple[Floats, float]:
-    """Return the two rows of a table in float64 and the probability of using the second."""
-    zeros, share = divmod(dilution.rate * CELLS, 1)
-    rows = np.zeros((2, CELLS))
-    for row, dropped in zip(rows, (int(zeros), int(zeros) + 1), strict=True):
-        kept = CELLS - dropped
-        if kept <= 0:
-            continue
-        if dilution._beta_parameters is None:
-            row[dropped:] = dilution.ceiling
-        else:
-            means = mean_of_cells(*dilution._beta_parameters, kept)
-            row[dropped:] = dilution.ceiling * np.maximum(means, np.finfo(float).tiny)
-    return rows, share
+def _kept_means(dilution: Dilution, cells: int) -> Floats:
+    """Return the means of the kept coefficients over equal shares of their probability."""
+    if dilution._beta_parameters is None:
+        return np.full(cells, dilution.ceiling)
+    (means,) = cell_moments(*dilution._beta_parameters, cells, 1)
+    means *= dilution.ceiling
+    return means
 
 
 def _probability_cells(dilution: Dilution) -> tuple[Floats, Floats]:
@@ -130,24 +147,28 @@ def _probability_cells(dilution: Dilution) -> tuple[Floats, Floats]:
     if beta is None:
         p = np.full(CELLS, dilution.retain)
         return p, p**2
-    return mean_of_cells(*beta, CELLS), mean_of_cells(*beta, CELLS, power=2)
+    p, p_squared = cell_moments(*beta, CELLS, 1, 2)
+    return p, p_squared
 
 
 def _whole(numbers: Floats) -> Floats:
     """Round to integers so that the total is kept: no cell is off by 1, the sum by at most ½."""
     below = np.floor(numbers)
-    missing = round(float(np.sum(numbers - below)))
-    # The largest fractions are rounded up; where they tie, the last, which keeps the order.
-    up = np.argsort(numbers - below, kind="stable")[CELLS - missing :]
-    below[up] += 1
+    fractions = numbers - below
+    missing = round(float(np.sum(fractions)))
+    if missing:
+        # The largest fractions are rounded up; where they tie, the last, which keeps the order.
+        last = np.partition(fractions, CELLS - missing)[CELLS - missing]
+        below += fractions > last
+        tied = np.flatnonzero(fractions == last)
+        below[tied[tied.size - (missing - np.count_nonzero(fractions > last)) :]] += 1
     return below
 
 
-def _float32(values: Floats) -> NDArray[np.float32]:
+def _normal_numbers(values: Floats) -> Floats:
     # A kept unit must not look dropped: what a normal float32 cannot hold becomes the smallest.
     # (Subnormal numbers would also be slow, and flushed to zero by some devices.)
-    smallest = np.finfo(np.float32).tiny
-    return _read_only(np.where(values > 0, np.maximum(values, smallest), 0).astype(np.float32))
+    return np.maximum(values, np.finfo(np.float32).tiny)
 
 
 def _read_only(array: NDArray[_Scalar]) -> NDArray[_Scalar]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from quantal.conformance.cli import main
+from quantal.conformance._cli import main
 
 FAST = ("--only", "bad-input", "--only", "mean")
 

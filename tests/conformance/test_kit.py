@@ -16,8 +16,8 @@ import quantal.numpy
 from quantal.conformance import Report, names, run
 from quantal.conformance.adapters import BUILT_IN, load
 from quantal.conformance.adapters.numpy import native
-from quantal.conformance.bounds import POWER
-from quantal.conformance.check import CHECKS
+from quantal.conformance._bounds import POWER
+from quantal.conformance._registry import CHECKS
 
 
 @pytest.fixture(scope="module")

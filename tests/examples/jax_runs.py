@@ -22,8 +22,6 @@ def small_run(name: str, out: Path, data: Path | None = None, **options: Any) ->
     run = Run(settings, out, data=data, watch=Costs())
     run.experiment = small(narrow(name))
     run._data = fewer_pixels(run.data) if run.experiment.model == "wrn" else run.data
-    if name.startswith("ptb"):  # few steps need larger ones
-        constant_rate(run, 10.0)
     if name.startswith("reviews"):
         constant_rate(run, 0.02)
     return run

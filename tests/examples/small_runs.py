@@ -6,6 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from examples import sparse
 from examples.experiments import Experiment, Schedule, experiment
 from examples.progress import Watch
 from examples.run import Run
@@ -28,9 +31,9 @@ class Costs(Watch):
         self.costs.append(float(cost))
 
 
-def narrow(name: str) -> Experiment:
+def narrow(name: str, variant: str | None = None) -> Experiment:
     """An experiment with a narrower model where the paper's takes long."""
-    whole = experiment(name)
+    whole = experiment(name, variant)
     return replace(whole, sizes=whole.sizes | NARROW.get(whole.model, {}))
 
 
@@ -39,7 +42,7 @@ def narrow_run(name: str, out: Path, data: Path | None = None, **options: Any) -
     rank = options.pop("rank", 0)
     settings = Settings(name, "torch", **{"device": "cpu"} | options)
     run = Run(settings, out, data=data, watch=Costs(), rank=rank)
-    run.experiment = narrow(name)
+    run.experiment = narrow(name, settings.variant)
     return run
 
 
@@ -47,3 +50,12 @@ def constant_rate(run: Run, rate: float) -> None:
     """Let a short run learn at a rate that suits its model."""
     plan = replace(run.experiment.optimiser, rate=rate)
     run.experiment = replace(run.experiment, optimiser=plan, schedule=Schedule())
+
+
+def same_measurements(one: Run, other: Run) -> None:
+    """Two runs have measured the same, masks and all."""
+    found, expected = sparse.load(one.folder), sparse.load(other.folder)
+    assert found.keys() == expected.keys()
+    assert not np.array_equal(expected["masks-on/1/units"], expected["masks-off/1/units"])
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name)

@@ -122,9 +122,17 @@ def test_windows_continue_each_other_and_targets_are_the_next_words() -> None:
 def test_the_number_of_windows(columns: int, windows: int) -> None:
     data = text(20 * columns + 19)
     assert steps(MEDIUM, data) == windows
-    for part in ("valid", "test"):
-        assert len(list(evaluation(MEDIUM, data, part))) == windows
+    assert len(list(evaluation(MEDIUM, data, "valid"))) == windows
     assert len(list(batches(MEDIUM, data, 0, 0))) == windows
+
+
+@pytest.mark.parametrize("count", [720, 736, 737])  # 735 is 21 windows of 35 words
+def test_a_test_text_is_one_stream_from_its_first_word_to_its_last(count: int) -> None:
+    found = list(evaluation(MEDIUM, text(count), "test"))
+    assert np.concatenate([batch.x for batch in found], axis=1).tolist() == [list(range(count - 1))]
+    assert all(np.array_equal(batch.y, batch.x + 1) for batch in found)
+    assert {batch.x.shape for batch in found[:-1]} == {(1, 35)}
+    assert found[-1].x.size > 0
 
 
 def test_too_short_a_text_is_an_error() -> None:
@@ -160,13 +168,13 @@ class Chosen:
 
 
 def by_hand(image: np.ndarray, top: int, left: int, flipped: bool) -> np.ndarray:
-    """Pixel by pixel: what lies outside is what lies as far inside, edge pixels once."""
+    """Pixel by pixel: what lies outside is what lies as far inside, edge pixels twice."""
     done = np.empty_like(image)
     for row in range(32):
         for column in range(32):
             there = 31 - column if flipped else column
-            r, c = abs(row + top - 2), abs(there + left - 2)
-            done[row, column] = image[min(r, 62 - r), min(c, 62 - c)]
+            r, c = (n if n >= 0 else -1 - n for n in (row + top - 2, there + left - 2))
+            done[row, column] = image[min(r, 63 - r), min(c, 63 - c)]
     return done
 
 

@@ -1,6 +1,12 @@
 """The command line, and what it shows while a run goes."""
 
+import io
+import re
+from math import exp, nan
+from types import SimpleNamespace
+
 import pytest
+from rich.console import Console
 
 from examples.__main__ import main
 from examples.experiments import EXPERIMENTS
@@ -40,15 +46,72 @@ def test_a_mistake_is_told_in_one_line(line, words, capsys, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_tells_of_its_epochs_and_a_second_one_of_nothing(capsys, tmp_path):
+def test_a_run_tells_of_its_epochs_and_a_second_one_that_it_is_finished(capsys, tmp_path):
     line = ["run", "digits-mlp", "--backend", "torch", "--epochs", "2", "--out", str(tmp_path)]
     assert main(line) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[0] == "digits-mlp/torch/qsd-0.2-0.2/seed-0: 2 epochs of 22 steps"
-    assert [text[:9] for text in said[1:3]] == ["epoch 1/2", "epoch 2/2"]
-    assert said[2].endswith("0:00 left")
+    assert said[:2] == ["digits-mlp/torch/qsd-0.2-0.2/seed-0", "2 epochs of 22 steps"]
+    assert [text[:9] for text in said[2:4]] == ["epoch 1/2", "epoch 2/2"]
+    assert said[3].endswith("0:00 left")
+    score = said[4].removeprefix("score  ")
     assert main(line) == 0
-    assert capsys.readouterr().out == ""
+    again = capsys.readouterr().out.splitlines()
+    assert again == ["digits-mlp/torch/qsd-0.2-0.2/seed-0", f"finished before  {score}"]
+
+
+LINES = {
+    "cifar10-wrn": {"train_cost": 1.234e-5, "test_cost": 1.234e-5, "test_error": 1.234e-5},
+    "mnist-mlp": {"train_cost": nan, "test_cost": nan, "test_error": 0.9021},
+    "ptb-medium": {
+        f"{part}_{kind}": value
+        for part in ("train", "valid", "test")
+        for kind, value in (("cost", 1e9), ("perplexity", exp(700)))
+    },
+    "reviews-gru": {"train_cost": 0.5, "train_error": 0.1, "test_cost": 0.5, "test_error": 0.152},
+}
+
+
+def console():
+    """A terminal of 80 columns; and what was written to it."""
+    written = io.StringIO()
+    return Console(file=written, force_terminal=True, width=80), written
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_what_is_shown_fits_80_columns(name, capsys, tmp_path, monkeypatch):
+    run = Run(Settings(name, "torch", epochs=200), tmp_path)
+    monkeypatch.setattr(Run, "steps", 937)
+    clock = SimpleNamespace(monotonic=iter(range(10**9)).__next__)  # a second at every look
+    monkeypatch.setattr("examples.progress.time", clock)
+    terminal, written = console()
+    for watch in (Lines(), Live(terminal)):
+        watch.start(run)
+        watch._began -= 100_000  # days are left
+        for epoch in (8, 198):
+            watch.step(epoch, 936, 123456.789)
+            watch.epoch({"epoch": epoch, "learning_rate": 0.1, **LINES[name]})
+        if isinstance(watch, Live):
+            watch._screen.refresh()
+        watch.done({"score": LINES[name]})
+        watch.again(run, {"score": LINES[name]})
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.getvalue()).replace("\r", "\n")
+    lines = [*capsys.readouterr().out.split("\n"), *shown.split("\n")]
+    assert any(line.startswith("epoch 199/200") and line.endswith("left") for line in lines)
+    assert any("━" in line and "cost 1.2e+05" in line for line in lines)
+    assert max(map(len, lines)) <= 80
+    kind = next(iter(LINES[name])).split("_")[1] if name != "ptb-medium" else "perplexity"
+    assert any(line.strip().startswith((kind, "error")) for line in shown.split("\n"))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_a_run_that_breaks_off_gives_the_cursor_back(error, tmp_path):
+    terminal, written = console()
+    run = Run(Settings("digits-mlp", "torch", epochs=2), tmp_path, watch=Live(terminal))
+    with pytest.raises(error), run:
+        raise error
+    hidden, shown = "\x1b[?25l", "\x1b[?25h"
+    assert hidden in written.getvalue()
+    assert written.getvalue().rindex(shown) > written.getvalue().rindex(hidden)
 
 
 class Cost:

@@ -142,20 +142,52 @@ def archive(**contents: bytes) -> bytes:
     return packed.getvalue()
 
 
+def packed(home: str, wanted: bytes) -> Source:
+    """An archive whose checksum nobody has published."""
+    right = hashlib.sha256(wanted).hexdigest()
+    download = Download("all.tar.gz", (home + "all.tar.gz",), contents=right, unpacked=20_000)
+    return Source("An archive", ("packed",), ("wanted",), (download,))
+
+
 def test_an_archive_without_a_published_checksum_is_known_by_its_contents(
     server: Server, cache: Path, tmp_path: Path
 ) -> None:
-    right = hashlib.sha256(b"one").hexdigest()
-    download = Download("all.tar.gz", (server.home + "all.tar.gz",), contents=right)
-    packed = Source("An archive", ("packed",), ("wanted",), (download,))
+    wanted = packed(server.home, wanted=b"one")
     server.files["all.tar.gz"] = archive(wanted=b"two")
     with pytest.raises(FileNotFoundError, match="checksum"):
-        packed.read(None)
+        wanted.read(None)
     assert everything(cache) == []
     server.files["all.tar.gz"] = archive(wanted=b"one", other=b"two")
-    assert packed.read(None)[0].content == b"one"
+    assert wanted.read(None)[0].content == b"one"
     # Nothing is unpacked, so nothing lands outside.
     assert everything(tmp_path) == ["all.tar.gz"]
+
+
+@pytest.mark.parametrize("damaged", [archive(wanted=b"two"), archive(other=b"one"), b"no archive"])
+def test_contents_are_checked_in_the_cache_as_well(
+    damaged: bytes, server: Server, cache: Path
+) -> None:
+    wanted = packed(server.home, wanted=b"one")
+    server.files["all.tar.gz"] = archive(wanted=b"one")
+    assert wanted.read(None)[0].content == b"one"
+    assert wanted.read(None)[0].content == b"one"
+    assert len(server.asked) == 1
+    (cache / "packed" / "all.tar.gz").write_bytes(damaged)
+    assert wanted.read(None)[0].content == b"one"
+    assert len(server.asked) == 2
+
+
+def test_no_more_is_unpacked_than_there_can_be(server: Server, cache: Path, tmp_path: Path) -> None:
+    wanted = packed(server.home, wanted=b"one")
+    server.files["all.tar.gz"] = archive(other=bytes(10_000_000), wanted=b"one")
+    with pytest.raises(FileNotFoundError, match="checksum"):
+        wanted.read(None)
+    assert everything(cache) == []
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "all.tar.gz").write_bytes(server.files["all.tar.gz"])
+    with pytest.raises(ValueError, match="expected at most 20000 bytes unpacked"):
+        wanted.read(folder)
 
 
 def test_a_folder_wins_and_is_not_written_to(server: Server, cache: Path, tmp_path: Path) -> None:
@@ -209,7 +241,9 @@ def test_every_set_is_read_as_it_is_published(
 
 @pytest.mark.parametrize("module", [mnist, cifar10, ptb, reviews])
 def test_every_download_is_checked(module: ModuleType) -> None:
-    assert all(one.digest or one.contents for one in module.SOURCE.downloads)
+    for one in module.SOURCE.downloads:
+        assert one.digest or (one.contents and one.unpacked)
+        assert all(url.startswith("https://") for url in one.urls)
 
 
 def test_progress_is_shown_on_a_terminal(

@@ -11,7 +11,7 @@ import pytest
 from synthetic import grid, write
 
 import quantal
-from examples import figures, sparse
+from examples import figures, sparse, summaries
 from examples.figures import comparison, draw, theory
 from examples.figures.paper import FIGURES, learning
 from examples.figures.style import PAPER, compose, looks
@@ -57,7 +57,7 @@ def test_figures_are_drawn_for_what_there_is(tmp_path):
         assert (
             start == b"\x89PNG\r\n\x1a\n" if path.suffix == ".png" else start.startswith(b"<?xml")
         )
-    assert left_out.keys() == {"figure-2", "figure-3", "figure-4", "figure-5", "figure-A2"}
+    assert left_out.keys() == {*FIGURES} - {"figure-6"}
     assert left_out["figure-5"] == "no finished runs of ptb-medium or ptb-large for it"
 
 
@@ -65,8 +65,9 @@ def test_every_figure_of_the_paper_can_be_drawn(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "save", lambda figure, *paths: None)
     for experiment in ("mnist-mlp", "mnist-lenet5", "cifar10-wrn", "ptb-medium", "ptb-large"):
         grid(experiment, [("qsd", None, None)], tmp_path / "runs", seeds=1, epochs=1)
-    for experiment in ("reviews-lstm", "reviews-gru"):
+    for experiment in ("reviews-lstm", "reviews-gru", "digits-mlp"):
         grid(experiment, [("dropout", None, None)], tmp_path / "runs", seeds=1, epochs=1)
+    write(Settings("mnist-mlp", "torch", epochs=1, unit_mean=True), tmp_path / "runs")
     written, left_out = draw(collect(tmp_path / "runs"), tmp_path / "out")
     assert {"-".join(path.stem.split("-")[:2]) for path in written} == ALL
     assert left_out == {}
@@ -76,15 +77,22 @@ def test_backends_and_other_setups_have_their_own_figures(tmp_path, monkeypatch)
     monkeypatch.setattr(figures, "save", lambda figure, *paths: None)
     base = Settings("reviews-gru", "jax", epochs=1)
     for number, change in enumerate(
-        [{}, {"backend": "keras"}, {"limit": 500}, {"precision": "bfloat16", "stream": "portable"}]
+        [
+            {},
+            {"backend": "keras"},
+            {"limit": 500},
+            {"precision": "bfloat16", "stream": "portable"},
+            {"variant": "cited"},
+        ]
     ):
         write(base.but(**change), tmp_path / str(number))
     written, _ = draw(collect(tmp_path), tmp_path / "out")
     assert {path.stem for path in written if "6" in path.stem} == {
         "figure-6-jax-1-epochs",
-        "figure-6-keras-1-epochs",
+        f"figure-6-{base.but(backend='keras').software}-1-epochs",
         "figure-6-jax-1-epochs-limit-500",
         "figure-6-jax-1-epochs-bfloat16-portable",
+        "figure-6-jax-cited-1-epochs",
     }
 
 
@@ -96,7 +104,7 @@ def test_curves_are_medians_and_bands_quartiles(perceptrons):
     assert len(shown) == len(drawn) == len(axes.collections) == 4
     for condition, band in zip(shown, axes.collections, strict=True):
         metrics = np.array([[m["test_cost"] for m in run.metrics] for run in condition.runs])
-        label = "no layer" if condition.layer == "none" else None
+        label = "no dropout" if condition.layer == "none" else None
         label = label or {"dropout": "dropout"}.get(condition.layer, f"QSD α {condition.alpha:g}")
         assert drawn[label].get_xdata().tolist() == [1, 2, 3, 4]
         np.testing.assert_allclose(drawn[label].get_ydata(), np.median(metrics, axis=0))
@@ -116,10 +124,11 @@ def test_the_sweep_shows_scores_over_the_rate(perceptrons):
     made, found = figure(perceptrons, "figure-2", "mnist-mlp")
     axes = titled(made, "test error")[1]
     drawn = lines(axes)
-    assert drawn.keys() == {"no layer", "dropout", "QSD α 0.2", "QSD α 0.5"}
-    assert drawn["no layer"].get_xdata().tolist() == [0]
-    assert drawn["dropout"].get_xdata().tolist() == [0.1, 0.2]
-    own = [c for c in found if c.layer == "qsd" and c.alpha == 0.5]
+    assert drawn.keys() == {"no dropout", "dropout", "QSD α 0.2", "QSD α 0.5"}
+    assert drawn["no dropout"].get_xdata().tolist() == [0]
+    # At rate 0 all layers are the same: one condition, without a layer, is there for all.
+    assert drawn["dropout"].get_xdata().tolist() == [0, 0.1, 0.2]
+    own = [c for c in found if c.layer == "none" or (c.layer == "qsd" and c.alpha == 0.5)]
     expected = [np.median([*c.scores("test_error").values()]) for c in own]
     np.testing.assert_allclose(drawn["QSD α 0.5"].get_ydata(), expected)
 
@@ -142,8 +151,8 @@ def test_the_ablation_has_a_panel_for_each_alpha_and_boxes(perceptrons):
 
 def test_boxes_of_the_outputs_hold_every_run(perceptrons):
     made, found = figure(perceptrons, "figure-A2", "mnist-mlp")
-    spreads = titled(made, "standard deviation over samples")
-    assert len(spreads) == len(titled(made, "mean over samples")) == len(sparse.VIEWS)
+    spreads = titled(made, "its standard deviation")
+    assert len(spreads) == len(titled(made, "mean output, over samples")) == len(sparse.VIEWS)
     condition = next(c for c in found if c.layer == "dropout" and c.rate == 0.2)
     measured = [sparse.load(run.folder) for run in condition.runs]
     for axes, view in zip(spreads, sparse.VIEWS, strict=True):
@@ -153,8 +162,8 @@ def test_boxes_of_the_outputs_hold_every_run(perceptrons):
             "ReLU 3",
         ]
         expected = np.median([one[f"{view}/1/samples"].std() for one in measured])
-        levels = {round(float(y), 6) for line in axes.get_lines() for y in line.get_ydata()}
-        assert round(float(expected), 6) in levels
+        levels = np.array([float(y) for line in axes.get_lines() for y in line.get_ydata()])
+        assert np.abs(levels / expected - 1).min() < 1e-6
         assert len(axes.patches) == 4 * 3  # conditions and sites
 
 
@@ -171,7 +180,7 @@ def test_histograms_show_one_run_of_each_condition(perceptrons):
     ]
     heights, edges, _ = outlines[0].get_data()
     condition = next(c for c in found if c.layer == "dropout" and c.rate == 0.2)
-    values = sparse.load(condition.runs[0].folder)["masks-off/3/samples"]
+    values = summaries.load(condition.runs[0].folder)["masks-off/3/samples"].astype(float)
     np.testing.assert_allclose(heights, np.histogram(values, edges)[0] / len(values))
     assert heights.sum() > 0.95
     for name in ("dense 1, weights", "dense 3, biases"):
@@ -193,6 +202,55 @@ def test_the_papers_medians_are_marked_only_where_runs_are_like_the_papers(perce
     (legend,) = made.subfigs[0].legends
     assert [text.get_text() for text in legend.get_texts()][-1] == PAPER
     assert diamonds(figure(perceptrons, "figure-2", "mnist-mlp")[0]) == []
+
+
+def test_the_last_epochs_of_a_text_are_shown_close_up(tmp_path):
+    layers = [("dropout", None, None), ("qsd", None, None)]
+    for layer, end in (("dropout", np.log(83.5)), ("qsd", np.log(81.8))):
+        for seed in range(2):
+            write(Settings("ptb-medium", "torch", layer, seed=seed), tmp_path, end=end)
+    made, _ = figure(tmp_path, "figure-5", "ptb-medium")
+    whole, close = made.get_axes()[-2:]
+    assert close.get_title() == "test perplexity, last epochs"
+    assert lines(close)["dropout"].get_xdata().tolist() == [*range(28, 40)]
+    assert len(lines(whole)["dropout"].get_xdata()) == 39
+
+    def apart(axes):
+        """How far the two are from each other at the end, as a share of the panel's height."""
+        made.draw_without_rendering()
+        ends = [lines(axes)[name].get_xydata()[-1] for name in ("dropout", "QSD α 5")]
+        (_, one), (_, other) = axes.transAxes.inverted().transform(axes.transData.transform(ends))
+        return one - other
+
+    assert apart(close) > 0.1 > apart(whole) > 0
+    assert len(layers) == len([name for name in lines(close) if "α" in name or name == "dropout"])
+
+
+def test_one_epoch_is_shown_as_points_side_by_side(tmp_path):
+    grid("digits-mlp", [("dropout", None, None), ("qsd", None, None)], tmp_path, epochs=1)
+    made, _ = figure(tmp_path, "figure-digits", "digits-mlp")
+    axes = made.get_axes()[0]
+    drawn = lines(axes)
+    assert {line.get_marker() for line in drawn.values()} == {"o", "s"}
+    places = [float(line.get_xdata()[0]) for line in drawn.values()]
+    assert len(set(places)) == 2
+    assert np.mean(places) == pytest.approx(1)
+    assert axes.get_xticks().tolist() == [1]
+    low, high = axes.get_xlim()
+    assert low < min(places) < max(places) < high
+
+
+def test_what_the_paper_does_not_have_is_in_a_figure_of_its_own(tmp_path):
+    base = Settings("mnist-mlp", "torch", epochs=4)
+    for change in ({}, {"layer": "dropout"}, {"unit_mean": True}, {"shared_p": True}):
+        write(base.but(**change), tmp_path)
+    made, _ = figure(tmp_path, "figure-2", "mnist-mlp")
+    assert lines(made.get_axes()[0]).keys() == {"dropout", "QSD α 0.2"}
+    made, found = figure(tmp_path, "figure-open", "mnist-mlp")
+    names = {"dropout", "QSD α 0.2", "QSD α 0.2, mean 1", "QSD α 0.2, shared p"}
+    assert lines(made.get_axes()[0]).keys() == names
+    own = looks(found)
+    assert len({look.color for look in own.values()}) == 4
 
 
 def test_runs_that_diverged_are_named(tmp_path):

@@ -100,7 +100,8 @@ def abstract_step(settings: Settings) -> tuple[Plan, tuple]:
     number = Shape((), np.float32)
     state = State(params, stats, moments, carry, Shape((), np.uint32), number)
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), len(plan.sites)))
-    return Plan(graph, plan.optimiser, plan.cost), (state, abstract_batch(plan), keys, number)
+    code = Plan(graph, plan.optimiser, plan.cost, plan.costs_per_sample)
+    return code, (state, abstract_batch(plan), keys, number)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

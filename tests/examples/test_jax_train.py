@@ -8,17 +8,20 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+import tiny_language
 from jax_runs import small_run, trained
-from small_runs import Costs, constant_rate
+from small_runs import Costs, constant_rate, same_measurements
 
-from examples.experiments import EXPERIMENTS, LAYERS, Schedule
+from examples.experiments import EXPERIMENTS, LAYERS, Schedule, experiment
 from examples.run import Run
+from examples.with_jax import feed
 from examples.with_jax.devices import at_work
 from examples.with_jax.train import Trainer, train
 
@@ -61,8 +64,8 @@ def first_costs(run: Run, steps: int = 1) -> list[float]:
     with at_work(run) as place:
         trainer = Trainer(run, place)
         state, keys, rate = trainer.begin(trainer.start(), 0)
-        batches = zip(range(steps), run.batches(0), strict=False)
-        trainer.go(state, batches, keys, rate, 0)
+        portions = trainer.feed.portions(islice(run.batches(0), steps))
+        trainer.go(state, portions, keys, rate, 0)
     return run.watch.costs
 
 
@@ -126,6 +129,10 @@ class Break(Exception):
     pass
 
 
+def stop(*_: object) -> None:
+    raise Break
+
+
 class Breaks(Costs):
     """Stops a run in its second epoch."""
 
@@ -178,14 +185,47 @@ def test_a_killed_process_goes_on(tmp_path: Path) -> None:
     assert again.result == whole.result
 
 
+def test_measurements_are_the_same_after_a_stop_before_them(tmp_path: Path) -> None:
+    whole = trained(small_run("digits-mlp", tmp_path / "whole", limit=128))
+    broken = small_run("digits-mlp", tmp_path / "broken", limit=128)
+    broken.finish = stop  # type: ignore[method-assign]
+    with pytest.raises(Break):
+        trained(broken)
+    again = small_run("digits-mlp", tmp_path / "broken", limit=128)
+    assert again.first_epoch == again.epochs
+    same_measurements(trained(again), whole)
+
+
+@pytest.mark.parametrize("name", ["mnist-mlp", "cifar10-wrn", "ptb-medium", "reviews-gru"])
+def test_steps_in_one_call_are_those_of_many_calls(
+    name: str, tmp_path: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def costs(length: int) -> list[float]:
+        monkeypatch.setitem(feed._TOGETHER_ON_CPU, experiment(name).model, length)
+        options = {"limit": 1000 if name == "ptb-medium" else 160, "precision": "float64"}
+        run = small_run(name, tmp_path / str(length), data_folder, **options)
+        run.finish = lambda *_: None  # type: ignore[method-assign]
+        return trained(run).watch.costs
+
+    one_by_one = costs(1)
+    assert len(one_by_one) > 3
+    np.testing.assert_allclose(costs(3), one_by_one, rtol=1e-9)  # and a rest, of 160 samples
+    assert len(set(one_by_one)) == len(one_by_one)
+
+
 def test_sparse_measurements_see_the_masks(tmp_path: Path) -> None:
     run = trained(small_run("digits-mlp", tmp_path, limit=128, epochs=1, rate=0.5))
     with at_work(run) as place:
         trainer = Trainer(run, place)
-        outputs = trainer.outputs(trainer.start()._replace(count=np.uint32(0)))
+        outputs = trainer.outputs(trainer.start())
         x = run.data.test.x[:50]
-        off, on, again = outputs(x, False), outputs(x, True), outputs(x, True)
+        off, on, again = (next(outputs([x], masks)) for masks in (False, True, True))
     assert [site.shape for site in off] == [(50, 128), (50, 256), (50, 512)]
     active = off[0] > 0
     assert (on[0][active] == 0).mean() == pytest.approx(0.5, abs=0.05)
     assert (on[0] != again[0]).any()
+
+
+@pytest.mark.parametrize("clip", [100.0, 0.1])
+def test_the_first_update_of_a_language_model(clip: float, tmp_path: Path) -> None:
+    tiny_language.check(tiny_language.tiny_run("jax", tmp_path, clip), train)

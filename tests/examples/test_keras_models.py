@@ -111,11 +111,11 @@ def test_layer_at_the_sites(tmp_path: Path, data_folder: Path) -> None:
 def test_embedding_of_reviews_is_diluted_word_by_word(
     layer: str, tmp_path: Path, data_folder: Path
 ) -> None:
-    run = narrow_run("reviews-lstm", tmp_path, data_folder, layer=layer)
+    run = narrow_run("reviews-lstm", tmp_path, data_folder, layer=layer, variant="words")
     model = prepare(run)
     x = run.data.test.x[:4]
     outputs = site_outputs(model)
-    ratios = outputs(x, True)[0] / outputs(x, False)[0]
+    ratios = next(outputs([x], True))[0] / next(outputs([x], False))[0]
     assert (ratios == 0).any()
     assert (ratios != 0).any()
     np.testing.assert_allclose(ratios, np.broadcast_to(ratios[:, :, :1], ratios.shape), rtol=1e-5)
@@ -127,11 +127,18 @@ def test_sites_without_masks_repeat_and_with_masks_do_not(
     run = narrow_run("cifar10-wrn", tmp_path, data_folder)
     model = prepare(run)
     before = [v.numpy() for v in model.non_trainable_variables if "moving" in v.path]
-    outputs = site_outputs(model)
     x = run.data.test.x[:8]
-    assert [y.shape[-1] for y in outputs(x, False)] == [8, 16]
+    every = site_outputs(model)
+
+    def outputs(masks: bool) -> list[np.ndarray]:
+        *at_sites, final = next(every([x], masks))
+        assert final.shape[-1] == 16  # the last ReLU, which is no site
+        assert final.min() == 0
+        return at_sites
+
+    assert [y.shape[-1] for y in outputs(False)] == [8, 16]
     for off, again, on, other in zip(
-        outputs(x, False), outputs(x, False), outputs(x, True), outputs(x, True), strict=True
+        outputs(False), outputs(False), outputs(True), outputs(True), strict=True
     ):
         np.testing.assert_array_equal(off, again)
         assert (on != other).any()
@@ -145,13 +152,14 @@ def test_state_is_carried_between_windows_and_not_out_of_evaluations(
 ) -> None:
     run = narrow_run("ptb-medium", tmp_path, data_folder, layer="none")
     model = prepare(run)
-    first, second, *_ = run.evaluation("test")
+    first, second, *_ = run.evaluation("valid")
     after = model(second.x)
     for layer in model.layers:
         if isinstance(layer, Carried):
             layer.reset_state()
     model(first.x)
     assert not np.allclose(model(second.x), after)  # it goes on from the first
-    cost, _ = evaluate(model, run, "test")
-    model(first.x)
-    assert evaluate(model, run, "test")[0] == cost
+    for part in ("valid", "test"):
+        cost, _ = evaluate(model, run, part)
+        model(first.x)
+        assert evaluate(model, run, part)[0] == cost

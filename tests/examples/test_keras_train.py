@@ -14,7 +14,9 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tiny_language
 from keras_runs import Costs, narrow_run, rate
+from small_runs import same_measurements
 
 from examples.experiments import LAYERS, Schedule
 from examples.progress import Watch
@@ -32,8 +34,8 @@ SHORT: dict[str, tuple[int, float | None, float]] = {
     "mnist-mlp": (3, None, 0.3),
     "mnist-lenet5": (3, None, 0.3),
     "cifar10-wrn": (3, None, 0.5),
-    "ptb-medium": (12, 10.0, 0.6),
-    "ptb-large": (12, 10.0, 0.6),
+    "ptb-medium": (12, None, 0.6),
+    "ptb-large": (12, None, 0.6),
     "reviews-lstm": (10, 0.02, 0.6),
     "reviews-gru": (10, 0.02, 0.6),
 }
@@ -177,6 +179,33 @@ def test_evaluation_weighs_batches_by_their_samples(
     np.testing.assert_allclose(evaluate(model, run, "test"), whole, rtol=1e-5)
     logits = keras.ops.convert_to_numpy(model(run.data.test.x))
     assert whole[1] == pytest.approx(np.mean(logits.argmax(1) != run.data.test.y), abs=1e-6)
+
+
+@pytest.mark.parametrize("clip", [100.0, 0.1])
+def test_the_first_update_of_a_language_model(clip: float, tmp_path: Path) -> None:
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("in float64, which the other backends do not have")
+    tiny_language.check(tiny_language.tiny_run("keras", tmp_path, clip), train)
+
+
+def test_measurements_are_the_same_after_a_stop_before_them(
+    tmp_path: Path, data_folder: Path
+) -> None:
+    def run(out: str) -> Run:
+        return narrow_run("mnist-mlp", tmp_path / out, data_folder, epochs=1)
+
+    whole = trained(run("whole"))
+    broken = run("broken")
+    broken.finish = stop  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        trained(broken)
+    again = run("broken")
+    assert again.first_epoch == again.epochs
+    same_measurements(trained(again), whole)
+
+
+def stop(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 # --- precision and devices ---------------------------------------------------------------------

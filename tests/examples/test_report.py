@@ -15,7 +15,7 @@ from examples import figures, sparse
 from examples.records import collect
 from examples.report import compare, report
 from examples.settings import Settings
-from examples.statistics import conditions
+from examples.statistics import conditions, qsd_of
 
 DRAW = figures.draw
 
@@ -107,7 +107,7 @@ def test_the_tables_of_the_markdown_say_the_same(written):
         "3.36",
     )
     assert qsd["unlike the paper"] == "3 of 100 epochs"
-    assert rows["torch", "no layer", "–"]["Z"] == "–"
+    assert rows["torch", "no dropout", "–"]["Z"] == "–"
     assert rows["torch", "QSD α 0.2", "0.3"]["Z"] == "–"  # no dropout at this rate
     assert rows["jax", "QSD α 0.2", "0.2"]["median"] == "missing"
     assert rows["torch", "Dist. p α 0.5", "0.2"]["median"] == "missing"
@@ -118,11 +118,52 @@ def test_the_tables_of_the_markdown_say_the_same(written):
     assert dropout["paper"] == "0.072"
 
 
+def test_ablations_are_compared_with_qsd_at_the_same_rate_and_alpha(tmp_path):
+    layers = [("dropout", 0.2, None), ("qsd", 0.3, 0.2), ("dist-p", 0.3, 0.2)]
+    layers += [(name, 0.2, alpha) for name in ("qsd", "dist-p", "dist-q") for alpha in (0.2, 0.5)]
+    grid("mnist-mlp", layers, tmp_path / "runs", seeds=8, epochs=1)
+    for shared in ({"shared_p": True}, {"shared_p": True, "layer": "dist-p"}, {"unit_mean": True}):
+        write(Settings("mnist-mlp", "torch", epochs=1, **shared), tmp_path / "runs")
+    path = report(tmp_path / "runs", tmp_path / "out")
+    cost = {(row["condition"], row["rate"]): row for row in markdown_tables(path.read_text())[0]}
+    for alpha, papers in (("0.2", "3.36"), ("0.5", "≥ 2.94")):
+        for name in ("Dist. p", "Dist. q"):
+            row = cost[f"{name} α {alpha}", "0.2"]
+            assert (row["Z of QSD"], row["P of QSD"]) == ("3.36", "0.00078")  # do not overlap
+            assert row["paper's Z of QSD"] == papers
+    assert cost["Dist. p α 0.2", "0.3"]["paper's Z of QSD"] == "–"
+    assert cost["Dist. p α 0.2", "0.3"]["Z of QSD"] == "3.36"
+    assert cost["QSD α 0.2", "0.2"]["Z of QSD"] == "–"
+    # QSD in the same way: one run against one, or against the eight of the paper's QSD.
+    found = conditions(collect(tmp_path / "runs"))
+    base = Settings("mnist-mlp", "torch", epochs=1)
+    shared = found[base.but(shared_p=True)]
+    assert qsd_of(found[base.but(layer="dist-p", shared_p=True)], found) is shared
+    assert qsd_of(shared, found) is found[base]
+    assert qsd_of(found[base.but(unit_mean=True)], found) is found[base]
+    assert qsd_of(found[base], found) is None
+    assert cost["QSD α 0.2, mean 1", "0.2"]["Z of QSD"] != "–"
+
+
+def test_the_training_cost_stands_beside_the_papers_bound(tmp_path):
+    grid("mnist-mlp", [("qsd", 0.3, 0.2), ("qsd", 0.2, 0.2)], tmp_path / "runs", seeds=2, epochs=1)
+    path = report(tmp_path / "runs", tmp_path / "out")
+    text = path.read_text()
+    table = markdown_tables(text[text.index("training cost (nats)") :])[0]
+    rows = {row["rate"]: row for row in table}
+    runs = collect(tmp_path / "runs" / "mnist-mlp" / "torch" / "qsd-0.3-0.2")
+    assert rows["0.3"]["paper's median"] == "> 0.1"
+    assert rows["0.2"]["paper's median"] == "–"
+    expected = np.median([run.score["train_cost"] for run in runs])
+    assert float(rows["0.3"]["median"]) == pytest.approx(expected, rel=1e-2)
+
+
 def test_what_is_not_there_is_named(written):
     _, path = written
     text = path.read_text()
-    assert "- not finished: `ptb-large/keras/qsd-0.6-1/seed-2`, 1 of 3 epochs" in text
-    assert "- diverged: `ptb-large/keras/qsd-0.6-1/seed-0`" in text
+    where = f"ptb-large/{Settings('ptb-large', 'keras').software}/qsd-0.6-1"
+    assert f"- not finished: `{where}/seed-2`, 1 of 3 epochs" in text
+    assert f"- diverged: `{where}/seed-0`" in text
     assert "- missing: cifar10-wrn, no runs" in text
     assert "38 runs: 37 finished, 1 of them diverged; 1 not finished" in text
     assert "Left out: figure-9, for a test." in text
@@ -130,7 +171,7 @@ def test_what_is_not_there_is_named(written):
 
 def test_a_diverged_run_is_in_the_median(written):
     _, path = written
-    (row,) = [
+    row, *_ = [
         row
         for table in markdown_tables(path.read_text())
         for row in table
@@ -166,7 +207,11 @@ def test_the_change_of_the_outputs_is_relative_to_dropout(written):
 
 def test_no_change_is_given_of_a_mean_around_zero(tmp_path, monkeypatch):
     def signed(run, lower, rng):
-        return lambda x, masks: [lower * np.resize([1, -1], (len(x), 8))] * 3
+        def outputs(inputs, masks):
+            for x in inputs:
+                yield [lower * np.resize([1, -1], (len(x), 8))] * len(run.experiment.measured)
+
+        return outputs
 
     monkeypatch.setattr(synthetic, "_outputs", signed)
     grid("reviews-gru", [("dropout", None, None), ("qsd", None, None)], tmp_path, epochs=1)
@@ -220,7 +265,7 @@ def test_the_lines_of_the_demo(tmp_path):
     layers = [("dropout", None, None), ("qsd", None, None)]
     grid("digits-mlp", layers, tmp_path, seeds=8, epochs=3)
     lines = compare(tmp_path).splitlines()
-    assert len(lines) == 4
+    assert len(lines) == 6  # test cost, test error and training cost of each
     dropout, qsd = lines[:2]
     medians = [
         np.median([*condition.scores("test_cost").values()])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +17,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from examples.files import checksums
+from examples.folder import DamagedError, read_times
+from examples.progress import Lines
 from examples.run import Run, train
 from examples.settings import Settings
 
@@ -56,6 +62,10 @@ def _no_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("examples.sparse.measure", lambda *_: {"mean": np.arange(3.0)})
 
 
+def names(folder: Path, pattern: str = "*") -> list[str]:
+    return sorted(path.name for path in folder.glob(pattern))
+
+
 def run_to_the_end(folder: Path, settings: Settings = SETTINGS) -> Run:
     with Run(settings, folder) as run:
         loop(run)
@@ -76,8 +86,8 @@ def test_the_folder(tmp_path: Path) -> None:
     run = run_to_the_end(tmp_path)
     assert run.folder == tmp_path / "digits-mlp/torch/qsd-0.2-0.2/seed-0"
     assert {path.name for path in run.folder.iterdir()} == {
-        "config.json", "versions.json", "metrics.jsonl", "checkpoint-5", "sparse.npz",
-        "result.json", "lock",
+        "config.json", "versions.json", "metrics.jsonl", "times.jsonl", "checkpoint-5",
+        "checkpoint-5.sha256", "sparse.npz", "result.json", "lock",
     }  # fmt: skip
     assert Settings.read(run.folder / "config.json") == SETTINGS
     versions = json.loads((run.folder / "versions.json").read_text())
@@ -165,14 +175,14 @@ def test_an_old_checkpoint_that_was_left_is_not_used_and_goes(
             raise Stopped
 
     with monkeypatch.context() as patch, Run(SETTINGS, tmp_path) as run:
-        patch.setattr("examples.run._remove", lose)
+        patch.setattr("examples.run.remove", lose)
         with pytest.raises(Stopped):
             loop(run)
     assert {"checkpoint-2", "checkpoint-3"} <= {path.name for path in run.folder.iterdir()}
     assert run.first_epoch == 3
     run = run_to_the_end(tmp_path)
     assert run.metrics == unbroken.metrics
-    assert [path.name for path in run.folder.glob("checkpoint-*")] == ["checkpoint-5"]
+    assert names(run.folder, "checkpoint-*") == ["checkpoint-5", "checkpoint-5.sha256"]
 
 
 def test_metrics_without_their_checkpoint_are_dropped(tmp_path: Path) -> None:
@@ -211,10 +221,231 @@ def test_a_killed_process_goes_on_to_the_same_numbers(
     assert run.metrics == unbroken.metrics
 
 
-def test_a_finished_run_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_run_is_not_run_again_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
     result = run_to_the_end(tmp_path).result
     monkeypatch.setattr("examples.run.importlib.import_module", None)
-    assert train(SETTINGS, tmp_path) == result
+    assert train(SETTINGS, tmp_path, watch=Lines()) == result
+    assert result is not None
+    said = capsys.readouterr().out
+    assert said.startswith(f"{SETTINGS.name}\nfinished before  cost train ")
+    assert f"{result['score']['test_cost']:.3g}" in said
+
+
+def test_the_time_of_every_epoch_is_kept_also_of_those_run_again(tmp_path: Path) -> None:
+    run = Run(SETTINGS, tmp_path)
+    run.together = 8
+    with pytest.raises(Stopped), run:
+        loop(run, stop_at("in the checkpoint", 2))
+    with (run.folder / "times.jsonl").open("a") as file:
+        file.write('{"epoch": 3, "sec')  # killed while it wrote
+    run_to_the_end(tmp_path)
+    times = read_times(run.folder)
+    assert [line["epoch"] for line in times] == [0, 1, 2, 2, 3, 4]
+    assert [line["together"] for line in times] == [8, 8, 8, 1, 1, 1]
+    assert all(line["seconds"] >= 0 for line in times)
+
+
+# --- what cannot be trusted ----------------------------------------------------------------------
+
+
+def stopped_after(epochs: int, folder: Path) -> Run:
+    with pytest.raises(Stopped), Run(SETTINGS, folder) as run:
+        loop(run, stop_at("after an epoch", epochs - 1))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda lines: lines[1:], "epoch 0 in line 1. Found: 1"),
+        (lambda lines: [lines[0], lines[2]], "epoch 1 in line 2. Found: 2"),
+        (lambda lines: [lines[0], lines[1], lines[1]], "epoch 2 in line 3. Found: 1"),
+        (lambda lines: [lines[0], lines[1][:9], lines[2]], 'JSON. Found: {"epoch":'),
+        (lambda lines: [*lines[:2], '{"epoch": 2}'], "train_cost in line 3, a number. Found: None"),
+        (lambda lines: [*lines[:2], "7"], "JSON. Found: 7"),
+        (lambda lines: lines[:2], "3 epochs or more. Found: 2"),
+        (lambda lines: [], "3 epochs or more. Found: 0"),
+    ],
+)
+def test_damaged_metrics_stop_a_run_that_would_go_on(damage, words: str, tmp_path: Path) -> None:
+    path = stopped_after(3, tmp_path).folder / "metrics.jsonl"
+    path.write_text("".join(line + "\n" for line in damage(path.read_text().splitlines())))
+    before = path.read_bytes()
+    with pytest.raises(DamagedError, match=re.escape(f"{path} is damaged: expected {words}")):
+        run_to_the_end(tmp_path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "words"),
+    [
+        ("metrics.jsonl", lambda text: text.split("\n", 1)[1], "epoch 0 in line 1"),
+        ("metrics.jsonl", lambda text: text.rsplit("\n", 2)[0] + "\n", "5 epochs of a finished"),
+        (
+            "metrics.jsonl",
+            lambda text: text.replace("train_cost", "train_c0st", 1),
+            "train_cost in",
+        ),
+        ("result.json", lambda text: re.sub(r'"test_cost": ', '"test_cost": 1', text), "test_cost"),
+        ("result.json", lambda text: text[:30], "JSON"),
+        ("result.json", lambda text: "{}", "a score with train_cost"),
+        ("config.json", lambda text: text[:30], "the settings of a run"),
+    ],
+)
+def test_a_finished_run_that_is_damaged_has_no_result(
+    name: str, damage, words: str, tmp_path: Path
+) -> None:
+    path = run_to_the_end(tmp_path).folder / name
+    path.write_text(damage(path.read_text()))
+    with pytest.raises(DamagedError, match=re.escape(f"{path} is damaged: expected {words}")):
+        train(SETTINGS, tmp_path)
+
+
+def spoil(path: Path) -> None:
+    path.write_text(path.read_text() + "0")  # still JSON, another number
+
+
+def test_a_checkpoint_that_is_not_what_was_saved_is_refused(tmp_path: Path) -> None:
+    spoil(stopped_after(2, tmp_path).folder / "checkpoint-2")
+    with pytest.raises(DamagedError, match=r"checkpoint-2 is damaged: expected the checksum in"):
+        run_to_the_end(tmp_path)
+
+
+def test_a_checkpoint_without_a_checksum_is_refused_unless_the_run_has_ended(
+    tmp_path: Path,
+) -> None:
+    stopped = stopped_after(2, tmp_path / "stopped")
+    (stopped.folder / "checkpoint-2.sha256").unlink()
+    with pytest.raises(DamagedError, match=r"expected its checksum in checkpoint-2\.sha256"):
+        run_to_the_end(tmp_path / "stopped")
+    ended = run_to_the_end(tmp_path / "ended")
+    (ended.folder / "checkpoint-5.sha256").unlink()
+    assert train(SETTINGS, tmp_path / "ended") == ended.result
+
+
+def test_checksums_are_those_of_sha256sum_and_cover_every_file_of_a_folder(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    (state / "deep").mkdir(parents=True)
+    (state / "a").write_bytes(b"one")
+    (state / "deep" / "b").write_bytes(b"two")
+    one, two = (hashlib.sha256(content).hexdigest() for content in (b"one", b"two"))
+    assert checksums(state, "x") == f"{one}  x/a\n{two}  x/deep/b\n"
+    assert checksums(state / "a", "y") == f"{one}  y\n"
+
+
+# --- what a start leaves -------------------------------------------------------------------------
+
+
+def test_a_start_that_fails_leaves_no_folder(tmp_path: Path) -> None:
+    beside = tmp_path / "runs/digits-mlp/torch/mine"
+    with pytest.raises(Stopped), Run(SETTINGS, tmp_path / "runs"):
+        raise Stopped
+    assert names(tmp_path) == []
+    beside.mkdir(parents=True)
+    with pytest.raises(Stopped), Run(SETTINGS, tmp_path / "runs"):
+        raise Stopped
+    assert names(beside.parent) == ["mine"]
+    run = stopped_after(1, tmp_path / "runs")  # this one has something to go on from
+    with pytest.raises(Stopped), Run(SETTINGS, tmp_path / "runs"):
+        raise Stopped
+    assert run.first_epoch == 1
+
+
+def test_a_missing_framework_is_told_of_with_its_line_before_any_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name == "optax" else find(name)
+    )
+    settings = Settings("mnist-mlp", "jax")
+    with pytest.raises(ImportError) as caught:
+        train(settings, tmp_path / "runs", data=tmp_path / "no such folder")
+    assert str(caught.value) == "backend jax: optax not installed. Type: pip install '.[demo]'"
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("environment", "backend", "words"),
+    [
+        ({"RANK": "1"}, "torch", "RANK: expected not to be set without torchrun"),
+        ({"RANK": "0"}, "torch", "RANK: expected not to be set without torchrun"),
+        ({"RANK": "one", "WORLD_SIZE": "2"}, "torch", "a number below WORLD_SIZE, which is '2'"),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "torch", "a number below WORLD_SIZE, which is '2'"),
+        ({"RANK": "1", "WORLD_SIZE": "2"}, "jax", "since backend jax knows no torchrun"),
+    ],
+)
+def test_a_rank_without_torchrun_is_an_error(
+    environment: dict, backend: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=re.escape(words)):
+        train(SETTINGS.but(backend=backend), tmp_path)
+    assert names(tmp_path) == []
+
+
+# --- links ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["metrics.jsonl", "times.jsonl", "config.json.half", "half-written", "lock", "sparse.npz"],
+)
+def test_nothing_is_written_through_a_link_in_the_folder(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / SETTINGS.name
+    folder.mkdir(parents=True)
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (folder / name).symlink_to(victim)
+    with pytest.raises(ValueError, match=re.escape(f"{folder / name} is a symbolic link")):
+        run_to_the_end(tmp_path / "runs")
+    assert victim.read_text() == "mine"
+    assert names(folder) == [name]
+
+
+def test_nothing_is_written_through_a_link_that_comes_later(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+
+    def link(name: str) -> Stop:
+        def swap(place: str, epoch: int) -> None:
+            if (place, epoch) == ("in an epoch", 1) and not (run.folder / name).is_symlink():
+                (run.folder / name).unlink(missing_ok=True)
+                (run.folder / name).symlink_to(victim)
+
+        return swap
+
+    with Run(SETTINGS, tmp_path / "a") as run, pytest.raises(OSError, match="symbolic link"):
+        loop(run, link("metrics.jsonl"))
+    with Run(SETTINGS, tmp_path / "b") as run:
+        loop(run, link("checkpoint-3.sha256.half"))
+    with Run(SETTINGS, tmp_path / "c") as run:
+        loop(run, link("sparse.npz"))
+    assert victim.read_text() == "mine"
+    assert run.result is not None
+
+
+@pytest.mark.parametrize("level", range(4))
+def test_no_folder_below_out_may_be_a_link(level: int, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    parts = Path(SETTINGS.name).parts
+    link = tmp_path.joinpath("runs", *parts[: level + 1])
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere)
+    with pytest.raises(ValueError, match=re.escape(f"{link} is a symbolic link")):
+        run_to_the_end(tmp_path / "runs")
+    assert names(elsewhere) == []
+
+
+def test_out_itself_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "runs").symlink_to(tmp_path / "disk")
+    assert run_to_the_end(tmp_path / "runs").result is not None
 
 
 # --- who may go on -------------------------------------------------------------------------------

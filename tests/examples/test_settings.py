@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from examples.experiments import EXPERIMENTS, LAYERS
-from examples.settings import BACKENDS, Settings
+from examples.settings import BACKENDS, KERAS_BACKENDS, Settings
 
 
 @pytest.mark.parametrize("name", list(EXPERIMENTS))
@@ -59,6 +59,25 @@ def test_each_layer_has_its_law(layer: str, law: tuple | None) -> None:
         ({"layer": "none", "rate": 0.2}, ValueError, r"rate: .*layer none has no rate"),
         ({"layer": "none", "alpha": 1.0}, ValueError, r"alpha: .*layer none has no alpha"),
         ({"layer": "dropout", "alpha": 1.0}, ValueError, r"alpha: .*layer dropout has no alpha"),
+        ({"unit_mean": 1}, TypeError, r"unit_mean: expected True or False\. .*unit_mean=1"),
+        ({"layer": "dist-q", "unit_mean": True}, ValueError, r"unit_mean: .*of layer dist-q\."),
+        ({"layer": "dropout", "shared_p": True}, ValueError, r"shared_p: .*of layer dropout\."),
+        ({"variant": "cited"}, ValueError, r"variant: expected nothing for mnist-mlp\. .*'cited'"),
+        (
+            {"experiment": "reviews-gru", "variant": "mine"},
+            ValueError,
+            r"variant: expected one of words, decay, cited for reviews-gru\. .*'mine'",
+        ),
+        (
+            {"backend": "keras", "keras_backend": "openvino"},
+            ValueError,
+            r"keras_backend: expected one of tensorflow, jax, torch\.",
+        ),
+        (
+            {"keras_backend": "jax"},
+            ValueError,
+            r"keras_backend: expected nothing, since backend torch is not keras\.",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(changes: dict, error: type[Exception], words: str) -> None:
@@ -85,7 +104,32 @@ def test_every_condition_has_a_folder_of_its_own() -> None:
     start = Settings("mnist-mlp", "torch")
     many = [start.but(layer=layer) for layer in LAYERS]
     many += [start.but(rate=0.1), start.but(alpha=1.0), start.but(seed=1), start.but(backend="jax")]
+    many += [start.but(unit_mean=True), start.but(shared_p=True)]
+    many += [start.but(backend="keras", keras_backend=under) for under in KERAS_BACKENDS]
+    reviews = Settings("reviews-lstm", "torch", layer="dropout")
+    many += [reviews, *(reviews.but(variant=variant) for variant in reviews.plan.variants)]
     assert len({settings.name for settings in many}) == len(many)
+    assert many[-1].name == "reviews-lstm/torch/dropout-0.5-cited/seed-0"
+    assert many[-1].but(layer="qsd").condition == "qsd-0.5-1-cited"
+
+
+def test_keras_s_backend_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    assert Settings("mnist-mlp", "keras").keras_backend == "tensorflow"
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    settings = Settings("mnist-mlp", "keras")
+    settings.write(tmp_path / "config.json")
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    assert Settings.read(tmp_path / "config.json").software == "keras-jax"
+    assert settings.but(backend="jax").keras_backend is None
+
+
+def test_a_variant_changes_the_experiment() -> None:
+    plain, cited = (Settings("reviews-gru", "jax", variant=v).plan for v in (None, "cited"))
+    assert plain.sites == ("GRU input", "GRU output")
+    assert cited.sites == ("words", *plain.sites)
+    assert (plain.optimiser.weight_decay, cited.optimiser.weight_decay) == (1e-3, 2e-3)
+    assert cited.sizes == plain.sizes
 
 
 def test_a_changed_layer_brings_the_paper_s_parameters() -> None:
@@ -94,3 +138,5 @@ def test_a_changed_layer_brings_the_paper_s_parameters() -> None:
     assert start.but(layer="dropout", rate=0.3).rate == 0.3
     assert start.but(layer="none").but(layer="qsd") == Settings("mnist-mlp", "torch", seed=7)
     assert start.but(seed=8).alpha == 3.0
+    open_questions = Settings("mnist-mlp", "torch", unit_mean=True, shared_p=True)
+    assert open_questions.but(layer="dropout") == Settings("mnist-mlp", "torch", layer="dropout")

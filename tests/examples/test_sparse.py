@@ -15,15 +15,20 @@ from examples.settings import Settings
 
 def a_run(*inputs, sites=1, seed=3):
     return SimpleNamespace(
-        experiment=SimpleNamespace(sites=("a site",) * sites),
+        experiment=SimpleNamespace(measured=("a site",) * sites),
         settings=SimpleNamespace(seed=seed),
         evaluation=lambda part: (Batch(x, x) for x in inputs if part == "test"),
     )
 
 
+def measure(run, outputs, weights):
+    """Measure with a function of one batch."""
+    return sparse.measure(run, lambda inputs, masks: (outputs(x, masks) for x in inputs), weights)
+
+
 def test_a_small_case_by_hand():
     x = np.array([[1.0, -1.0], [3.0, 5.0]])
-    found = sparse.measure(a_run(x), lambda x, masks: [x * (2 if masks else 1)], {})
+    found = measure(a_run(x), lambda x, masks: [x * (2 if masks else 1)], {})
     assert found["masks-off/1/units"].tolist() == [2, 2]
     assert found["masks-off/1/samples"].tolist() == [0, 4]
     assert found["masks-off/1/totals"].tolist() == [2, 36 / 4 - 2**2, 10 / 4]
@@ -35,7 +40,7 @@ def test_a_small_case_by_hand():
 
 def test_an_image_is_a_sample_and_its_places_are_units():
     maps = np.arange(24.0).reshape(2, 2, 3, 2)
-    found = sparse.measure(a_run(maps), lambda x, masks: [x], {})
+    found = measure(a_run(maps), lambda x, masks: [x], {})
     assert found["masks-off/1/samples"].tolist() == [5.5, 17.5]
     assert found["masks-off/1/units"].tolist() == (np.arange(12) + 6.0).tolist()
 
@@ -43,17 +48,17 @@ def test_an_image_is_a_sample_and_its_places_are_units():
 def test_every_word_is_a_sample_and_the_features_are_units():
     words = np.zeros((2, 3), np.int32)
     outputs = np.arange(24.0).reshape(2, 3, 4)
-    found = sparse.measure(a_run(words), lambda x, masks: [outputs], {})
+    found = measure(a_run(words), lambda x, masks: [outputs], {})
     assert found["masks-off/1/samples"].tolist() == [1.5, 5.5, 9.5, 13.5, 17.5, 21.5]
     assert found["masks-off/1/units"].tolist() == [10, 11, 12, 13]
 
 
 def test_each_site_is_measured():
     x = np.ones((4, 2))
-    found = sparse.measure(a_run(x, sites=3), lambda x, masks: [x, 2 * x, 3 * x], {})
+    found = measure(a_run(x, sites=3), lambda x, masks: [x, 2 * x, 3 * x], {})
     assert [found[f"permuted/{site}/totals"][0] for site in (1, 2, 3)] == [1, 2, 3]
     with pytest.raises(ValueError, match="zip"):
-        sparse.measure(a_run(x, sites=2), lambda x, masks: [x], {})
+        measure(a_run(x, sites=2), lambda x, masks: [x], {})
 
 
 def test_in_batches_as_in_one():
@@ -64,9 +69,9 @@ def test_in_batches_as_in_one():
     def outputs(x, masks):
         return [x, x.reshape(len(x), -1) @ kernel]
 
-    whole = sparse.measure(a_run(images, sites=2), outputs, {})
+    whole = measure(a_run(images, sites=2), outputs, {})
     parts = np.split(images, [50, 180])
-    streamed = sparse.measure(a_run(*parts, sites=2), outputs, {})
+    streamed = measure(a_run(*parts, sites=2), outputs, {})
     assert whole.keys() == streamed.keys()
     for name, values in whole.items():
         np.testing.assert_allclose(streamed[name], values, rtol=1e-5, atol=1e-6, err_msg=name)
@@ -82,27 +87,27 @@ def test_memory_is_bounded():
         return [x]
 
     x = np.arange(12_000.0).reshape(-1, 1)
-    found = sparse.measure(a_run(x[:450], x[450:]), outputs, {"w": np.arange(100_000.0)})
+    found = measure(a_run(x[:450], x[450:]), outputs, {"w": np.arange(100_000.0)})
     assert max(sizes) <= 100
     assert sum(sizes) == 3 * 12_000
     assert np.array_equal(found["masks-off/1/samples"], x[: sparse.SAMPLES, 0])
     assert found["masks-off/1/totals"][0] == np.mean(x)  # of all, also those not kept
     assert len(set(found["weights/w"])) == sparse.VALUES
     assert sum(array.nbytes for array in found.values()) < 300_000
-    again = sparse.measure(a_run(x), outputs, {"w": np.arange(100_000.0)})
+    again = measure(a_run(x), outputs, {"w": np.arange(100_000.0)})
     assert np.array_equal(found["weights/w"], again["weights/w"])
 
 
 def test_of_many_units_some_are_kept():
     x = np.tile(np.arange(6_000.0), (2, 1))
-    units = sparse.measure(a_run(x), lambda x, masks: [x], {})["masks-off/1/units"]
+    units = measure(a_run(x), lambda x, masks: [x], {})["masks-off/1/units"]
     assert units.shape == (sparse.VALUES,)
     assert len(set(units)) == sparse.VALUES
 
 
 def test_weights_as_they_are_where_there_are_few():
     weights = {"dense1/kernel": np.arange(6.0).reshape(2, 3), "dense1/bias": np.ones(3)}
-    found = sparse.measure(a_run(np.ones((1, 2))), lambda x, masks: [x], weights)
+    found = measure(a_run(np.ones((1, 2))), lambda x, masks: [x], weights)
     assert found["weights/dense1/kernel"].tolist() == [0, 1, 2, 3, 4, 5]
     assert found["weights/dense1/bias"].tolist() == [1, 1, 1]
 
@@ -136,14 +141,14 @@ def test_permuting_reorders_the_words_of_a_text():
 def test_only_the_last_view_is_permuted():
     seen = []
     x = np.arange(40.0).reshape(2, 20)
-    sparse.measure(a_run(x), lambda x, masks: [seen.append((x, masks)) or x], {})
+    measure(a_run(x), lambda x, masks: [seen.append((x, masks)) or x], {})
     assert [masks for _, masks in seen] == [True, False, False]
     assert [np.array_equal(given, x) for given, _ in seen] == [True, True, False]
 
 
 def test_a_model_that_diverged_is_measured_without_a_warning():
     x = np.array([[1e30, np.inf], [-np.inf, np.nan]], np.float32)
-    found = sparse.measure(a_run(x), lambda x, masks: [x], {"w": np.array([1e300, np.nan])})
+    found = measure(a_run(x), lambda x, masks: [x], {"w": np.array([1e300, np.nan])})
     assert np.isnan(found["masks-off/1/totals"]).any()
     assert np.isinf(found["weights/w"][0])
 

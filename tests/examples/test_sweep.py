@@ -4,12 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
+from synthetic import write
 
-from examples import sweep
+from examples import processes, sweep
 from examples.__main__ import main
 from examples.experiments import experiment
 from examples.settings import Settings
@@ -34,8 +36,17 @@ def test_the_paper_s_grid_holds_its_findings_and_figures():
     runs = sweep.paper(Settings("mnist-mlp", "torch"), range(8))
     found = {(run.layer, run.rate, run.alpha) for run in runs}
     assert {(f.layer, f.rate, f.alpha) for f in plan.findings} <= found
-    assert {("qsd", rate, alpha) for rate in plan.rates for alpha in plan.alphas} <= found
+    rates = [rate for rate in plan.rates if rate]
+    assert {("qsd", rate, alpha) for rate in rates for alpha in plan.alphas} <= found
     assert len(runs) == len(set(names(runs))) == 8 * len(found)
+
+
+@pytest.mark.parametrize("name", ["mnist-mlp", "mnist-lenet5"])
+def test_the_paper_s_rate_0_is_trained_once(name):
+    runs = sweep.paper(Settings(name, "torch"), range(2))
+    nothing = [run for run in runs if run.dilution is None or not run.dilution.rate]
+    assert 0 in experiment(name).rates
+    assert [(run.layer, run.seed) for run in nothing] == [("none", 0), ("none", 1)]
 
 
 def test_a_job_s_command_makes_the_same_settings(monkeypatch):
@@ -53,12 +64,42 @@ def test_seeds_of_a_condition_go_together():
     assert "--vmap-seeds" in work[0].command(Path("out"), None)
 
 
-def test_finished_runs_are_skipped(tmp_path):
-    runs = sweep.grid(START, layers=["qsd"], rates=[None], alphas=[None], seeds=range(3))
-    done = tmp_path / runs[1].name
-    done.mkdir(parents=True)
-    (done / "result.json").write_text("{}")
-    assert names(sweep.pending(runs, tmp_path)) == names([runs[0], runs[2]])
+def test_a_run_is_done_if_its_folder_holds_that_very_run(tmp_path):
+    runs = sweep.grid(START, layers=["qsd"], rates=[None], alphas=[None], seeds=range(7))
+    for run in runs[:5]:
+        write(run, tmp_path)
+    write(runs[1].but(epochs=1), tmp_path / "other").folder.rename(tmp_path / "swap")
+    changed, cut, torn = (tmp_path / runs[n].name for n in (1, 2, 3))
+    changed.rename(tmp_path / "old")
+    (tmp_path / "swap").rename(changed)
+    lines = (cut / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (cut / "metrics.jsonl").write_text(lines[0])
+    (torn / "result.json").write_text("{}")
+    (tmp_path / runs[4].name / "result.json").unlink()  # under way
+    found = sweep.standing(runs, tmp_path)
+    assert names(found.done) == names([runs[0]])
+    assert names(found.left) == names(runs[4:])
+    assert [*found.refused] == names(runs[1:4])
+    words = ["epochs=1, not 2", "2 epochs of a finished run. Found: 1", "a score with"]
+    for said, expected in zip(found.refused.values(), words, strict=True):
+        assert expected in said
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (["--retries", "-1"], "retries: expected at least 0. Received: retries=-1"),
+        (["--jobs", "0"], "jobs: expected at least 1. Received: jobs=0"),
+        (["--seeds", "0"], "seeds: expected at least 1. Received: seeds=0"),
+        (["--threads", "0"], "threads: expected at least 1. Received: threads=0"),
+        (["--gpus", "-1"], "gpus: expected at least 0. Received: gpus=-1.0"),
+        (["--gpus", "0.5"], "gpus: expected a whole number"),
+    ],
+)
+def test_a_count_that_makes_no_sense_is_an_error(option, words, tmp_path, capsys):
+    assert main(["sweep", "digits-mlp", "--out", str(tmp_path), *option]) == 2
+    assert words in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def sweep_line(out, epochs, *more):
@@ -78,7 +119,7 @@ def metrics(folder):
     return path.read_text().splitlines() if path.exists() else []
 
 
-def wait_for(condition, seconds=240):
+def wait_for(condition, seconds=900):
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, "nothing happened"
@@ -88,10 +129,15 @@ def wait_for(condition, seconds=240):
 def test_a_sweep_of_real_processes_and_a_second_one_with_nothing_to_do(tmp_path, capfd):
     bad = tmp_path / START.but(seed=1).name
     bad.mkdir(parents=True)
-    START.but(epochs=7).write(bad / "config.json")  # a run with other settings is in the way
+    START.but(seed=1, epochs=7).write(
+        bad / "config.json"
+    )  # a run with other settings is in the way
     line = sweep_line(tmp_path, 2, "--seeds", "2", "--jobs", "2", "--retries", "0")
     assert main(line) == 1
-    assert "epochs=7" in capfd.readouterr().out
+    said = capfd.readouterr().out
+    assert said.startswith("2 runs, 0 of them done; 1 jobs\n")
+    assert "not begun: " in said
+    assert "epochs=7" in said
     [result] = tmp_path.rglob("result.json")
     assert result.parent == tmp_path / START.name
     before = result.stat().st_mtime_ns
@@ -110,9 +156,69 @@ def test_a_killed_run_of_a_sweep_is_tried_again_to_the_same_numbers(tmp_path):
     [child] = children(process.pid)
     os.kill(child, signal.SIGKILL)
     assert len(metrics(folder)) < 12
-    assert process.wait(240) == 0
-    assert "going on after epoch" in (folder / "log.txt").read_text()
+    assert process.wait(900) == 0
+    assert "going on after epoch" in folder.with_name("seed-0.log").read_text()
     assert [metrics(folder)] == expected
+
+
+def begun(folder, epochs):
+    """A sweep of one run, in a process of its own, once it is well under way."""
+    line = sweep_line(folder, epochs, "--seeds", "1", "--threads", "1")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "examples", *line],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # these tests may ignore it
+    )
+    run = folder / START.name
+    wait_for(lambda: len(metrics(run)) >= 2)
+    assert len(metrics(run)) < epochs
+    [child] = children(process.pid)
+    return process, child
+
+
+def is_there(pid):
+    """Whether a process runs, and does not wait for its parent to ask after it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")")[-1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_the_processes_of_a_sweep_that_is_killed_end_with_it(tmp_path):
+    process, child = begun(tmp_path, 20)
+    process.kill()
+    process.communicate()
+    # At once, before the orphan has noticed.
+    line = sweep_line(tmp_path, 20, "--seeds", "1", "--threads", "1", "--retries", "0")
+    assert main(line) == 0
+    assert not is_there(child)
+    assert len(metrics(tmp_path / START.name)) == 20
+
+
+def test_ctrl_c_ends_a_sweep_and_its_processes_and_begins_no_others(tmp_path):
+    process, child = begun(tmp_path, 4000)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=900)
+    assert process.returncode == 130
+    assert said == "stopped; the same command goes on from here\n"
+    assert not is_there(child)
+    log = (tmp_path / START.name).with_name("seed-0.log").read_text()
+    assert log.count("epochs of") == 1  # it was not tried again
+
+
+def test_a_start_that_fails_leaves_its_log_and_no_folder(tmp_path, capfd):
+    line = sweep_line(tmp_path, 2, "--seeds", "1", "--device", "gpu", "--retries", "0")
+    assert main(line) == 1
+    said = capfd.readouterr().out
+    assert "failed: exit 2: error: device: expected auto or cpu, since torch finds no GPU" in said
+    [left] = (path for path in tmp_path.rglob("*") if path.is_file())
+    assert left == (tmp_path / START.name).with_name("seed-0.log")
+    assert str(left) in said
+    assert not (tmp_path / START.name).exists()
 
 
 def children(pid):
@@ -138,7 +244,45 @@ def test_a_ray_cluster_loses_a_worker_in_mid_run(tmp_path):
         wait_for(lambda: all(metrics(out / run.name) for run in runs))
         assert all(len(metrics(out / run.name)) < 60 for run in runs)
         cluster.remove_node(nodes[0], allow_graceful=False)
-        assert process.wait(240) == 0
+        assert process.wait(900) == 0
     finally:
         cluster.shutdown()
     assert [metrics(out / run.name) for run in runs] == expected
+
+
+def test_what_the_paper_left_open_is_passed_on():
+    start = Settings("mnist-mlp", "torch", unit_mean=True, shared_p=True)
+    runs = sweep.grid(
+        start, layers=["dropout", "qsd", "dist-p"], rates=[None], alphas=[None], seeds=[0]
+    )
+    conditions = ["dropout-0.2", "qsd-0.2-0.2-unit-mean-shared-p", "dist-p-0.2-0.2-shared-p"]
+    assert [run.condition for run in runs] == conditions
+    command = sweep.Job((runs[1],)).command(Path("runs"), None)
+    assert {"--unit-mean", "--shared-p"} <= set(command)
+    assert not {"--unit-mean", "--shared-p"} & set(sweep.Job((runs[0],)).command(Path("out"), None))
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux alone pins processes")
+def test_each_process_has_cores_of_its_own(monkeypatch, tmp_path):
+    whole = os.sched_getaffinity(0)
+    both = threading.Barrier(2)
+
+    def attempt(*_):
+        both.wait(30)  # each in its place
+        return " ".join(map(str, os.sched_getaffinity(0)))
+
+    def given(cores):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: cores)
+        found = processes._cores(2, 1)
+        monkeypatch.undo()
+        return found
+
+    assert given({3, 5, 8}) == [{3}, {5}]
+    assert given({3}) == []  # too few: none is pinned
+    if len(whole) < 2:
+        pytest.skip("one core")
+    monkeypatch.setattr(processes, "_attempt", attempt)
+    work = [sweep.Job((START.but(seed=seed),)) for seed in (0, 1)]
+    ended = processes.on_this_machine(work, tmp_path, None, at_once=2, threads=1)
+    assert sorted(cores for _, cores in ended) == sorted(map(str, sorted(whole)[:2]))
+    assert os.sched_getaffinity(0) == whole

@@ -41,14 +41,14 @@ COUNTS = {
 }
 
 
-def plain(**_: bool) -> nn.Module:
-    return nn.Identity()
+def plain(name: str) -> list[nn.Module]:
+    return [nn.Identity() for _ in experiment(name).sites]
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_parameters_are_those_of_the_architecture(name: str) -> None:
     with torch.device("meta"):
-        model = build(experiment(name), plain)
+        model = build(experiment(name), plain(name))
     assert sum(p.numel() for p in model.parameters() if p.requires_grad) == COUNTS[name]
     assert len(model.sites) == len(experiment(name).sites)
 
@@ -56,7 +56,7 @@ def test_parameters_are_those_of_the_architecture(name: str) -> None:
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_weights_come_back_as_they_went_in(name: str) -> None:
     given = initial.weights(narrow(name), seed=3)
-    model = build(narrow(name), plain).double()
+    model = build(narrow(name), plain(name)).double()
     weights.load(model, given)
     back = weights.dump(model)
     assert back.keys() == given.keys()
@@ -67,7 +67,7 @@ def test_weights_come_back_as_they_went_in(name: str) -> None:
 
 
 def test_weights_of_another_shape_are_refused() -> None:
-    model = build(experiment("digits-mlp"), plain)
+    model = build(experiment("digits-mlp"), plain("digits-mlp"))
     given = initial.weights(experiment("digits-mlp"), seed=0)
     given["dense1/kernel"] = given["dense1/kernel"].T
     with pytest.raises(ValueError, match=r"weights: expected arrays of shapes .* \(64, 128\)"):
@@ -79,19 +79,25 @@ SEEN = {  # by the sites of the narrow models, for 2 samples
     "mnist-lenet5": [(2, 28, 28, 6), (2, 10, 10, 16), (2, 120), (2, 84)],
     "cifar10-wrn": [(2, 32, 32, 8)] * 2 + [(2, 16, 16, 12)] * 2 + [(2, 8, 8, 16)] * 2,
     "ptb-medium": [(2, 35, 16)] * 3,
-    "reviews-lstm": [(2, 200, 8), (2, 200, 8), (2, 16)],
-    "reviews-gru": [(2, 200, 8), (2, 200, 8), (2, 16)],
+    "reviews-lstm": [(2, 200, 8), (2, 16)],
+    "reviews-gru": [(2, 200, 8), (2, 16)],
 }
+WORDS = [(2, 200, 8), (2, 200, 8), (2, 16)]
 
 
-@pytest.mark.parametrize(
-    ("name", "layer"),
-    [*((name, "qsd") for name in SEEN), *(("reviews-gru", layer) for layer in LAYERS[1:])],
-)
+MASKS = [
+    *((name, {}) for name in SEEN),
+    *(("reviews-gru", {"layer": layer, "variant": "words"}) for layer in LAYERS[1:]),
+    ("mnist-mlp", {"unit_mean": True}),
+    *(("mnist-mlp", {"layer": layer, "shared_p": True}) for layer in ("qsd", "dist-p", "dist-q")),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), MASKS)
 def test_portable_masks_are_those_of_the_key(
-    name: str, layer: str, tmp_path: Path, data_folder: Path
+    name: str, options: dict, tmp_path: Path, data_folder: Path
 ) -> None:
-    run = narrow_run(name, tmp_path, data_folder, layer=layer, stream="portable", rate=0.4)
+    run = narrow_run(name, tmp_path, data_folder, stream="portable", rate=0.4, **options)
     run.experiment = replace(run.experiment, batch=2)
     training = Training(run, Team(torch.device("cpu")))
     seen: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -99,16 +105,18 @@ def test_portable_masks_are_those_of_the_key(
         site.register_forward_hook(lambda _, inputs, output: seen.append((inputs[0], output)))
     training.seed(epoch=2)
     training.step(*map(training.tensor, next(iter(run.batches(0)))), None)
-    assert [tuple(x.shape) for x, _ in seen] == SEEN[name]
+    assert [tuple(x.shape) for x, _ in seen] == (WORDS if "variant" in options else SEEN[name])
     for number, (x, y) in enumerate(seen):
-        law, words = run.settings.dilution, name.startswith("reviews") and number == 0
+        law, words = run.settings.dilution, "variant" in options and number == 0
         expected = quantal.dilute(
             x.detach().numpy(),
             law.rate,
             law.alpha,
             rng=run.keys[number].fold_in(2 * run.steps),
             vary=law.vary,
+            unit_mean=law.unit_mean,
             broadcast_dims=-1 if words else (),
+            p_broadcast_dims=0 if run.settings.shared_p else (),
         )
         np.testing.assert_array_equal(y.detach().numpy(), expected)
 
@@ -117,7 +125,7 @@ def test_portable_masks_are_those_of_the_key(
 def test_native_masks_of_words_span_their_features(
     layer: str, tmp_path: Path, data_folder: Path
 ) -> None:
-    run = narrow_run("reviews-lstm", tmp_path, data_folder, layer=layer)
+    run = narrow_run("reviews-lstm", tmp_path, data_folder, layer=layer, variant="words")
     words = Training(run, Team(torch.device("cpu"))).model.sites[0]
     y = words(torch.ones(50, 40, 8))
     assert torch.equal(y, y[..., :1].expand_as(y))

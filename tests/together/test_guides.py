@@ -23,6 +23,7 @@ READERS = {
         "torch": torch, "nn": torch.nn, "quantal": quantal,
         "x": torch.ones(3, 4), "step": 1, "seed": 0, "rank": 1,
     },
+    "docs/monte-carlo.md": {},
     "docs/keras.md": {},
     "docs/jax.md": {
         "eqx": eqx, "jnp": jnp, "rngs": nnx.Rngs(0), "x": jnp.ones((3, 4)), "key": jax.random.key(0),

@@ -150,7 +150,7 @@ def test_stacked_layers_and_ensembles():
         np.testing.assert_allclose(got[i], desired, rtol=1e-5, atol=1e-6)
     assert eqx.filter_jit(layers)(converted, X, KEY).shape == X.shape
     assert eqx.tree_equal(revert(converted), stack)
-    with pytest.raises(ValueError, match="alpha: expected a number, where a rate cannot be read"):
+    with pytest.raises(ValueError, match="alpha must be a number here"):
         convert(stack, lambda rate: rate)
     same = eqx.filter_vmap(lambda key: Block(jnp.float32(0.5), key))(keys)
     assert sites(convert(same, lambda rate: 2 * rate))[0].alpha == 1.0

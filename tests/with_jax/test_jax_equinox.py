@@ -89,15 +89,37 @@ def test_changing_a_float_is_obeyed():
         np.testing.assert_array_equal(step(layer, X), quantal.jax.dilute(X, p, 1.0, key=KEY))
 
 
-def test_it_holds_no_array_and_saves_as_dropout_does(tmp_path):
-    for layer in (QSD(0.5, 1.0), eqx.nn.Dropout(0.5)):
-        assert jax.tree.leaves(eqx.filter(layer, eqx.is_array)) == []
-    model = eqx.nn.Sequential([eqx.nn.Linear(4, 4, key=KEY), QSD(0.3, 0.7)])
-    eqx.tree_serialise_leaves(tmp_path / "model.eqx", model)
-    other = eqx.nn.Sequential([eqx.nn.Linear(4, 4, key=jax.random.key(2)), QSD(0.5, 1.0)])
-    loaded = eqx.tree_deserialise_leaves(tmp_path / "model.eqx", other)
-    assert (loaded[1].p, loaded[1].alpha) == (0.3, 0.7)
-    assert bool(jnp.all(loaded[0].weight == model[0].weight))
+def test_checkpoints_fit_those_of_dropout_both_ways(tmp_path):
+    def model(dropout, seed):
+        linear = eqx.nn.Linear(4, 4, key=jax.random.key(seed))
+        return eqx.nn.Sequential([linear, dropout, eqx.nn.Linear(4, 4, key=KEY)])
+
+    native, own = model(eqx.nn.Dropout(0.3), 1), model(QSD(0.5, 1.0), 2)
+    assert len(jax.tree.leaves(native)) == len(jax.tree.leaves(own))
+    for source, target in ((native, own), (own, native), (own, model(QSD(0.2, 0.7), 3))):
+        eqx.tree_serialise_leaves(tmp_path / "model.eqx", source)
+        loaded = eqx.tree_deserialise_leaves(tmp_path / "model.eqx", target)
+        assert loaded[1].p == source[1].p
+        assert getattr(loaded[1], "alpha", None) == getattr(target[1], "alpha", None)
+        assert bool(jnp.all(loaded[0].weight == source[0].weight))
+
+
+def test_alpha_is_a_leaf_as_an_array_alone():
+    assert jax.tree.leaves(QSD(0.5, 1.0)) == jax.tree.leaves(eqx.nn.Dropout(0.5)) == [0.5, False]
+    assert len(jax.tree.leaves(QSD(0.5, jnp.float32(1.0)))) == 3
+    layer = QSD(0.5, 1.0)
+    for alpha in (2.0, jnp.float32(2.0)):
+        assert eqx.tree_at(lambda d: d.alpha, layer, alpha).alpha == 2.0
+    assert jax.tree.structure(layer) != jax.tree.structure(QSD(0.5, 2.0))  # so it is traced anew
+
+
+def test_rate_is_another_name_of_p():
+    layer = QSD(rate=0.3, alpha=1.0)
+    assert layer.p == layer.rate == 0.3
+    with pytest.raises(ValueError, match="rate: expected no rate beside p"):
+        QSD(0.3, 1.0, rate=0.3)
+    with pytest.raises(ValueError, match=r"rate: expected a number in \[0, 1\]"):
+        QSD(rate=1.5, alpha=1.0)
 
 
 def test_a_model_with_a_key_for_each_example():

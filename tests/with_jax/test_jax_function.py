@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax import ad_checkpoint, lax
+from jax import ad_checkpoint, export, lax
 from jax import numpy as jnp
 from scipy import stats
 
@@ -120,6 +120,34 @@ def test_an_array_of_more_than_2_to_the_34_units_is_traced():
     x = jax.ShapeDtypeStruct((2**20, 2**15), jnp.bfloat16)
     lowered = jax.jit(lambda x, key: quantal.jax.dilute(x, 0.5, 1.0, key=key)).lower(x, KEY)
     assert lowered.out_info.shape == x.shape
+
+
+SYMBOLIC = [("b, 8", (5, 8)), ("b, d", (5, 7)), ("n", (13,)), ("b, s, 2*d", (3, 5, 6))]
+
+
+@pytest.mark.parametrize(("spec", "shape"), SYMBOLIC)
+@pytest.mark.parametrize("options", [{}, {"p_broadcast_dims": 0}, {"broadcast_dims": -1}])
+def test_symbolic_shapes(spec, shape, options):
+    def step(x, words):
+        key = jax.random.wrap_key_data(words)
+        y, pull = jax.vjp(lambda x: draw(x, key, **options), x)
+        return y, pull(jnp.ones_like(y))[0]
+
+    symbolic = jax.ShapeDtypeStruct(export.symbolic_shape(spec), jnp.float32)
+    exported = export.export(jax.jit(step))(symbolic, jax.random.key_data(KEY))
+    x = normal(shape)
+    y, gradient = export.deserialize(exported.serialize()).call(x, jax.random.key_data(KEY))
+    identical(y, draw(x, **options))
+    identical(gradient, draw(jnp.ones_like(x), **options))
+
+
+def test_counters_of_unknown_sizes_are_those_of_known_ones():
+    shape, rng = (2**17 + 1, 2**16 - 1, 7), np.random.default_rng(1)
+    positions = [jnp.asarray(rng.integers(0, n, 500), jnp.uint32) for n in shape]
+    known = bits.counters(positions, shape)
+    sizes = tuple(map(np.uint32, shape))  # no integers to Python, as symbols are not
+    for ours, theirs in zip(bits.counters(positions, sizes), known, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 # --- gradients and transformations ---------------------------------------------------------------
@@ -260,6 +288,27 @@ def test_never_nan(dtype, options):
                 assert bool(jnp.isfinite(result).all())
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
+@pytest.mark.parametrize("options", GRANULARITY)
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32])
+def test_what_is_dropped_is_0_also_if_it_was_infinite(dtype, options, wrap):
+    bad = jnp.asarray([jnp.inf, -jnp.inf, jnp.nan], dtype)
+    x = bad[jax.random.randint(jax.random.key(0), (16, 24), 0, 3)]
+    y, pull = jax.vjp(wrap(lambda x: draw(x, **options)), x)
+    kept = np.asarray(draw(jnp.ones_like(x), **options)) != 0
+    assert 0 < kept.mean() < 1
+    for got in (y, pull(x)[0]):
+        got = np.asarray(got, np.float32)
+        np.testing.assert_array_equal(got, np.where(kept, np.asarray(x, np.float32), 0))
+
+
+def test_whatever_is_not_drawn_for_comes_back_as_it_is():
+    float0 = np.zeros((2, 2), jax.dtypes.float0)
+    for x in (jnp.arange(3), jnp.ones(2, bool), jnp.ones(2, complex), float0, KEY, [1.0], None):
+        assert quantal.jax.dilute(x, 0.5, 1.0, training=False) is x
+        assert quantal.jax.dilute(x, 0.0, 1.0) is x
+
+
 def test_what_returns_its_input_or_zeros():
     x = normal((3, 4))
     assert quantal.jax.dilute(x, 0.5, 1.0, training=False) is x
@@ -355,6 +404,8 @@ def test_what_is_not_a_key_is_refused():
 
 def test_parameters_and_axes_are_checked_by_the_core():
     x = jnp.ones((2, 3))
+    with pytest.raises(TypeError, match="training: expected True or False"):
+        quantal.jax.dilute(x, 0.5, 1.0, key=KEY, training="no")
     with pytest.raises(TypeError, match=r"alpha.*no default"):
         quantal.jax.dilute(x, 0.5, key=KEY)
     with pytest.raises(ValueError, match="rate: expected"):

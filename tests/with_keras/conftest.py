@@ -13,7 +13,7 @@ import keras
 import pytest
 
 # No tests: collected, it would be imported under a second name.
-collect_ignore = ["zoo.py"]
+collect_ignore = ["zoo.py", "gpu_placement.py"]
 
 
 def pytest_report_header() -> str:

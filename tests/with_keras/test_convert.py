@@ -247,14 +247,54 @@ class Inline(layers.Layer):
         return keras.random.dropout(x, 0.25, seed=self.seeds)
 
 
+def helper(x):
+    return keras.random.dropout(x, 0.25, seed=SEEDS)
+
+
+class Helped(layers.Layer):
+    def call(self, x, training=None):
+        return helper(x) if training else x
+
+
+class Aliased(layers.Layer):
+    def call(self, x, training=None):
+        drop = keras.random.dropout
+        return drop(x, 0.25, seed=SEEDS) if training else x
+
+
+class Making(layers.Layer):
+    def call(self, x, training=None):
+        return layers.Dropout(0.25, seed=1)(x, training=training)
+
+
+class Calling(layers.Layer):
+    def call(self, x, training=None):
+        return GLOBAL(x, training=training)
+
+
+SEEDS = keras.random.SeedGenerator(0)
+GLOBAL = layers.Dropout(0.25)
+closed = layers.Dropout(0.25)
 UNREACHED = {
+    "helper": (Helped, "keras.random.dropout", 0.25, "a function called in helper"),
+    "alias": (Aliased, "drop", 0.25, "a function called in Aliased.call"),
+    "made in a call": (Making, "layers.Dropout", 0.25, "a layer made in Making.call"),
+    "untracked": (Calling, "Dropout", 0.25, "that Keras does not track, called in Calling.call"),
+    "lambda with a layer": (
+        lambda: layers.Lambda(lambda x: closed(x, training=True)),
+        "Dropout", 0.25, "that Keras does not track, called in <lambda>",
+    ),
+    "lambda with a helper": (
+        lambda: layers.Lambda(helper),
+        "keras.random.dropout", 0.25, "a function called in helper",
+    ),
     "subclass": (lambda: Own(0.5), "Own", 0.5, "a subclass of Dropout"),
     "gaussian": (lambda: layers.GaussianDropout(0.5), "GaussianDropout", 0.5, "another law"),
     "alpha": (lambda: layers.AlphaDropout(0.5), "AlphaDropout", 0.5, "another law"),
     "code": (Inline, "keras.random.dropout", 0.25, "a function called in Inline._drop"),
     "lambda": (
         lambda: layers.Lambda(lambda x: keras.random.dropout(x, 0.5)),
-        "dropout", math.nan, "a function called in a Lambda",
+        "keras.random.dropout", 0.5, "a function called in <lambda>",
     ),
 }  # fmt: skip
 

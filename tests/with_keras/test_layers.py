@@ -15,7 +15,7 @@ from scipy import stats
 
 import quantal
 import quantal.numpy
-from quantal.keras import QSD, SpatialQSD1D, SpatialQSD2D, SpatialQSD3D
+from quantal.keras import QSD, SpatialQSD1D, SpatialQSD2D, SpatialQSD3D, convert
 
 pytestmark = [
     # torch 2.13's compiler uses what torch deprecates, and looks at the .grad of every tensor.
@@ -309,6 +309,61 @@ def test_pickle_copy_and_clone():
         for ours, theirs in zip(model.layers, other.layers, strict=True):
             if isinstance(ours, QSD):
                 assert ours.get_config() == theirs.get_config()
+
+
+def finite_json(text):
+    """Return what strict JSON means, which has no infinity."""
+
+    def refuse(constant):
+        raise ValueError(f"no JSON: {constant}")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_configurations_are_json():
+    model = keras.Sequential([keras.Input((4,)), QSD(0.5, math.inf), keras.layers.Dropout(0.5)])
+    convert(model, math.inf)
+    assert "inf" in str(finite_json(model.to_json()))
+    loaded = keras.models.model_from_json(model.to_json())
+    assert [layer.alpha for layer in loaded.layers] == [math.inf, math.inf]
+    config = QSD(0.5, math.inf).get_config()
+    assert QSD.from_config({**config, "alpha": math.inf}).alpha == math.inf  # as it once was
+
+
+def test_a_layer_is_dropout_to_others():
+    pairs = [(QSD, "Dropout"), (SpatialQSD1D, "SpatialDropout1D")]
+    pairs += [(SpatialQSD2D, "SpatialDropout2D"), (SpatialQSD3D, "SpatialDropout3D")]
+    for ours, theirs in pairs:
+        assert isinstance(ours(0.5, 1.0), getattr(keras.layers, theirs))
+    layer = QSD(0.5, 1.0, seed=KEY)
+    layer.rate = 0  # as people turn dropout off
+    assert layer(ops.ones((4, 4)), training=True) is not None
+    np.testing.assert_array_equal(numpy(layer(ops.ones((4, 4)), training=True)), 1)
+
+
+def test_unknown_rank(on_tensorflow):
+    import tensorflow as tf
+
+    spec = tf.TensorSpec(None, tf.float32)
+    layer = QSD(0.5, 1.0, seed=KEY)
+    call = tf.function(lambda x: layer(x, training=True), input_signature=[spec])
+    np.testing.assert_array_equal(call(tf.ones((3, 5))), portable(0, (3, 5)))
+    np.testing.assert_array_equal(call(tf.ones((2, 3, 4))), portable(1, (2, 3, 4)))
+    layer = QSD(0.5, 1.0, noise_shape=(None, 1))
+    with pytest.raises(ValueError, match="noise_shape: expected None where the rank is unknown"):
+        tf.function(lambda x: layer(x, training=True), input_signature=[spec])(tf.ones((3, 5)))
+
+
+def test_exported_models(on_tensorflow, tmp_path):
+    """A SavedModel serves, holds no tables, and can be read as a layer again."""
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), QSD(0.5, 1.0)])
+    model(np.ones((2, 4)), training=True)  # which makes the tables
+    x = np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32)
+    model.export(str(tmp_path / "served"), verbose=False)
+    size = sum(path.stat().st_size for path in (tmp_path / "served").rglob("*"))
+    assert size < 200_000  # a table has 524,288 bytes
+    served = keras.layers.TFSMLayer(str(tmp_path / "served"), call_endpoint="serve")
+    np.testing.assert_allclose(numpy(served(x)), numpy(model(x)), rtol=1e-6)
 
 
 # --- a law that changes --------------------------------------------------------------------------

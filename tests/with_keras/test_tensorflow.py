@@ -1,5 +1,7 @@
 """`quantal.tensorflow.dilute`: eager, in graphs, under XLA, with shapes known or not."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -161,6 +163,20 @@ def test_generator(jit):
     np.testing.assert_array_equal(outputs, [dilute(x, 0.5, 1.0, rng=two) for _ in range(2)])
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "jit"),
+    [("philox", False), ("philox", True), ("threefry", True)],  # which only XLA has
+)
+def test_a_generator_gives_what_it_makes_as_a_seed(algorithm, jit):
+    x = tf.ones((8, 8))
+    one, two = (tf.random.Generator.from_seed(5, algorithm) for _ in range(2))
+    ours = tf.function(lambda: dilute(x, 0.5, 1.0, rng=one), jit_compile=jit)
+    seed = tf.function(lambda: two.make_seeds(1)[:, 0], jit_compile=jit)
+    for _ in range(3):
+        np.testing.assert_array_equal(ours(), dilute(x, 0.5, 1.0, rng=seed()))
+    np.testing.assert_array_equal(one.state, two.state)
+
+
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint32"])
 @pytest.mark.parametrize("jit", [False, True])
 def test_a_seed_is_a_key_folded(dtype, jit):
@@ -227,6 +243,64 @@ def test_messages():
         dilute(x, 0.5, 1.0, broadcast_dims=2)
     with pytest.raises(ValueError, match="x: expected a tensor of known rank"):
         run("unknown rank", lambda x: dilute(x, 0.5, 1.0, broadcast_dims=0), np.ones((2, 3)))
+
+
+JUNK = [
+    None, True, "x", b"x", 1j, -1, 7, 1.5, float("nan"), 10**400, 2**64, (), [], {}, {"a": 1},
+    (1.5,), ("a", None), [[1]], range(3), object(), np.int64(1), np.array([0, 1]),
+    np.array(["a"]), np.ones((2, 3)), tf.constant("x"), tf.ones((2, 3)), tf.ones((2,), tf.int32),
+    tf.sparse.from_dense([1.0]), tf.ragged.constant([[1.0], []]), KEY, slice(1), ...,
+]  # fmt: skip
+GOOD = {"rate": 0.5, "alpha": 1.0, "rng": KEY, "training": True, "vary": "pq"}
+GOOD |= {"unit_mean": False, "broadcast_dims": (), "p_broadcast_dims": ()}
+
+
+@pytest.mark.parametrize("name", ["x", *GOOD])
+def test_bad_arguments(name):
+    """Everything works, or has an error that names the argument."""
+    said = []
+    for junk in JUNK:
+        try:
+            dilute(**{"x": tf.ones((2, 3))} | GOOD | {name: junk})
+        except (TypeError, ValueError) as error:
+            said.append(str(error))
+    assert len(said) > 10
+    assert [each for each in said if not re.match(rf"{name}: expected (?s:.+)\. Rec", each)] == []
+
+
+@pytest.mark.parametrize("x", [tf.constant([1, 2]), tf.constant(["a"]), None, "x"], ids=str)
+def test_what_is_not_diluted_may_be_anything(x):
+    assert dilute(x, 0.5, 1.0, training=False) is x
+    assert dilute(x, 0, 1.0) is x
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("dims", [(), (0,)], ids=["own", "shared"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_a_dropped_unit_is_zero_whatever_it_was(jit, dims, dtype):
+    """As in tf.nn.dropout, forward and backward; what is kept stays infinite, or NaN."""
+    values = np.resize([np.inf, -np.inf, np.nan, 1.0], (16, 16))
+
+    @tf.function(jit_compile=jit)
+    def both(function):
+        with tf.GradientTape() as tape:
+            x = tf.constant(values, dtype)
+            tape.watch(x)
+            y = function(x)
+        return y, tape.gradient(y, x, tf.constant(values, dtype))
+
+    def ours(x):
+        return dilute(x, 0.5, 1.0, rng=KEY, p_broadcast_dims=dims)
+
+    ones = np.ones(values.shape, np.float32)
+    c = quantal.numpy.dilute(ones, 0.5, 1.0, rng=KEY, p_broadcast_dims=dims)
+    for got in both(ours):
+        got = tf.cast(got, tf.float64).numpy()
+        np.testing.assert_array_equal(got[c == 0], 0)
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(values) & (c > 0))
+        np.testing.assert_array_equal(np.isinf(got), np.isinf(values) & (c > 0))
+    native = tf.cast(both(lambda x: tf.nn.dropout(x, 0.5))[0], tf.float64).numpy()
+    assert np.isfinite(native).sum() > np.isfinite(values).sum()
 
 
 def test_dispatch():

@@ -186,7 +186,7 @@ def test_channels_are_torchs(function):
 
 
 def test_what_is_not_torchs_own_is_named():
-    module = Elsewhere(lambda x, dropout_p: x)
+    module = Elsewhere(math.hypot)  # whose code cannot be read
     message = r"forward \(attend\): dropout in the forward code, passed to a function"
     with pytest.raises(ValueError, match=message):
         convert(module, 1.0)

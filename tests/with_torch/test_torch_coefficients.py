@@ -15,7 +15,8 @@ from quantal._granularity import coefficient_shapes
 from quantal.keys import LEVELS
 from quantal.table import table
 from quantal.torch import QSD, dilute
-from quantal.torch._portable_bits import Portable, portable
+from quantal.torch._private_api import Code
+from quantal.torch._random_bits import KeyOnCPU, KeyOnDevice, source
 
 KEY = quantal.key(2**63 + 12345)
 HALF = [torch.float16, torch.bfloat16]
@@ -57,9 +58,9 @@ def test_a_key_gives_the_coefficients_of_numpy(shape, law):
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 4), (64,), (5, 7), (2, 3, 1), (2, 3, 9)])
 def test_other_devices_draw_what_numpy_draws_for_cpus(shape):
     cpu = torch.device("cpu")
-    here, there = portable(KEY, cpu), Portable(KEY, cpu)
-    assert type(here) is not type(there)
-    assert type(portable(KEY, torch.device("meta"))) is Portable
+    here, there = source(KEY, cpu, Code.EAGER), source(KEY, cpu, Code.TRANSFORMED)
+    assert type(here) is KeyOnCPU
+    assert type(there) is type(source(KEY, torch.device("meta"), Code.EAGER)) is KeyOnDevice
     for name in ("indices", "shared_indices", "levels"):
         expected, got = (getattr(source, name)(shape) for source in (here, there))
         assert got.dtype == expected.dtype

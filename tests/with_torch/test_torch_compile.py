@@ -14,7 +14,7 @@ import quantal
 import quantal.numpy
 from quantal import Dilution
 from quantal.torch import QSD, QSD2d, dilute
-from quantal.torch._random_bits import draw_by_key_in_graph
+from quantal.torch._draws import draw_by_key_in_graph
 from quantal.torch._tables import tables, tables_in_graph
 
 KEY = quantal.key(11)

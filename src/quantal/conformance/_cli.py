@@ -68,6 +68,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--report", type=Path, metavar="FILE", help="also write a .txt, .md or .json file"
     )
     parser.add_argument("--installed", action="store_true", help="all built-in adapters there are")
+    parser.add_argument(
+        "--device",
+        help="judge an adapter of torch on this device (cuda, say), compare its bits with those"
+        " of a CPU, and its speed with dropout's",
+    )
     parser.add_argument("--list", action="store_true", help="list adapters and checks")
 
 
@@ -89,6 +94,7 @@ def run_command(args: argparse.Namespace) -> int:
             reports.append(report)
             if args.format != "json":
                 print(_FORMATS[args.format](report), end="\n\n", flush=True)
+        same = args.device is None or _same_on(args.device, quiet=args.format == "json")
     except (ValueError, TypeError, ImportError, AttributeError) as error:
         print(f"quantal conform: {error}", file=sys.stderr)
         return 2
@@ -98,7 +104,7 @@ def run_command(args: argparse.Namespace) -> int:
         print("\n".join(report.verdict() for report in reports))
     if args.report is not None:
         args.report.write_text(_joined(reports, _SUFFIXES[args.report.suffix]), encoding="utf-8")
-    return 0 if all(report.passed for report in reports) else 1
+    return 0 if same and all(report.passed for report in reports) else 1
 
 
 def _joined(reports: list[Report], form: str) -> str:
@@ -141,8 +147,13 @@ def _here(spec: str, args: argparse.Namespace) -> Report:
     from quantal.conformance.adapters import load
 
     _look_here_last(for_adapters=":" in spec)
+    adapter: Any = load(spec)
+    if args.device is not None:
+        if not hasattr(adapter, "on"):
+            raise ValueError(f"--device: expected an adapter of torch: {spec}")
+        adapter, spec = adapter.on(args.device), f"{spec} --device {args.device}"
     return run(
-        load(spec),
+        adapter,
         budget=args.budget,
         seed=args.seed,
         only=args.only,
@@ -174,6 +185,7 @@ def _apart(spec: str, args: argparse.Namespace, environment: dict[str, str]) -> 
     command += [word for name in args.only or () for word in ("--only", name)]
     command += ["--quick" if args.quick else "--full"] if args.quick is not None else []
     command += ["--fail-fast"] if args.fail_fast else []
+    command += ["--device", args.device] if args.device is not None else []
     done = subprocess.run(
         command, env=environment, stdout=subprocess.PIPE, encoding="utf-8", check=False
     )
@@ -181,6 +193,19 @@ def _apart(spec: str, args: argparse.Namespace, environment: dict[str, str]) -> 
         raise ValueError(f"{spec} could not be run")
     (report,) = Report.list_from_json(done.stdout)
     return report
+
+
+def _same_on(device: str, *, quiet: bool) -> bool:
+    """Return whether keys draw on a device of torch what they draw on a CPU; tell its speed too."""
+    from quantal.conformance._on_device import differences, ratios
+
+    different = differences(device)
+    if not quiet:
+        same = f"keys: {device} draws what a CPU draws, bit for bit"
+        print("\n".join(different) or same, end="\n\n", flush=True)
+        for line in ratios(device):
+            print(line, flush=True)
+    return not different
 
 
 def _progress(spec: str) -> Callable[[int, int, str], None]:

@@ -1,6 +1,6 @@
-"""QSD for JAX: `dilute` for any library; the layers are in ``nnx``, ``linen`` and ``equinox``.
+"""QSD for JAX: `dilute` for any library, and ``nnx``, ``linen``, ``equinox`` and ``haiku``.
 
-These three load when they are first used: importing this module loads neither Flax nor Equinox.
+These load when they are first used: importing this module loads none of those libraries.
 """
 
 from typing import TYPE_CHECKING
@@ -12,12 +12,15 @@ require("jax", "jax")
 
 from quantal.jax._coefficients import coefficients  # noqa: E402
 from quantal.jax._functional import dilute  # noqa: E402
+from quantal.jax._law import Law, law  # noqa: E402
 
-__all__ = ["coefficients", "dilute"]
+__all__ = ["Law", "coefficients", "dilute", "law"]
 
 if TYPE_CHECKING:
     from quantal.jax import equinox as equinox
+    from quantal.jax import haiku as haiku
     from quantal.jax import linen as linen
     from quantal.jax import nnx as nnx
 
-__getattr__, __dir__ = submodules(__name__, {"equinox": "equinox", "linen": "flax", "nnx": "flax"})
+_NEEDS = {"equinox": "equinox", "haiku": "haiku", "linen": "flax", "nnx": "flax"}
+__getattr__, __dir__ = submodules(__name__, _NEEDS)

@@ -1,28 +1,105 @@
-"""Coefficients from a key: the bits look them up in the tables."""
+"""Coefficients from a key: random bits look them up in the tables of a law.
+
+There are two kinds of draw. Usually each unit has a retain probability of its own, and 16 bits
+look its coefficient up in a table (`OwnTable`, `OwnDraw`). Where units share a probability, it is
+looked up for all of them, and each is kept or not by a comparison (`PSharedTable`, `PSharedDraw`).
+"""
 
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
+from quantal import table as host
 from quantal.dilution import Dilution
 from quantal.jax import _random_bits as bits
 from quantal.keys import CELLS, Key
-from quantal.table import shared_table, table
 
-__all__ = ["coefficients", "draw", "look_up"]
+__all__ = ["OwnDraw", "OwnTable", "PSharedDraw", "PSharedTable", "coefficients", "table_on_device"]
+
+Shape = tuple[int, ...]
+_shape: Any = jax.ShapeDtypeStruct
+
+
+class OwnDraw(NamedTuple):
+    """A cell of the table for each unit, 2 bytes, and the level that chooses the table's row."""
+
+    cell: jax.Array
+    level: jax.Array
+
+    def coefficients(self, table: OwnTable) -> jax.Array:
+        """Look the coefficients up."""
+        # The row is an offset of the index: nothing is copied.
+        row = lax.select(self.level < table.threshold, np.int32(CELLS), np.int32(0))
+        return _take(table.values, self.cell.astype(jnp.int32) + row)
+
+
+class OwnTable(NamedTuple):
+    """The arrays of a `quantal.table.Table`, its two rows one after the other."""
+
+    values: Any
+    threshold: Any
+
+    @classmethod
+    def of(cls, dilution: Dilution) -> OwnTable:
+        """Return the table of a law, on the host."""
+        made = host.table(dilution)
+        return cls(made.values.reshape(-1), np.int32(made.threshold))
+
+    @classmethod
+    def shapes(cls) -> OwnTable:
+        """Return the shapes and types of the arrays."""
+        return cls(_shape((2 * CELLS,), jnp.float32), _shape((), jnp.int32))
+
+    def draw(self, key: jax.Array, mask_shape: Shape, p_shape: None) -> OwnDraw:
+        """Draw all that a backward pass has to remember."""
+        own, _, call = bits.split(key)
+        return OwnDraw(bits.indices(own, mask_shape).astype(jnp.uint16), bits.level(call))
+
+
+class PSharedDraw(NamedTuple):
+    """Whether each unit is kept, 1 byte, and the coefficient of those that are."""
+
+    keep: jax.Array
+    value: jax.Array
+
+    def coefficients(self, table: PSharedTable) -> jax.Array:
+        """Put them together; the table has done its part in the draw."""
+        return jnp.where(self.keep, self.value, np.float32(0))
+
+
+class PSharedTable(NamedTuple):
+    """The arrays of a `quantal.table.SharedTable`."""
+
+    keep_below: Any
+    values: Any
+
+    @classmethod
+    def of(cls, dilution: Dilution) -> PSharedTable:
+        """Return the table of a law, on the host."""
+        made = host.shared_table(dilution)
+        return cls(made.keep_below, made.values)
+
+    @classmethod
+    def shapes(cls) -> PSharedTable:
+        """Return the shapes and types of the arrays."""
+        return cls(_shape((CELLS,), jnp.int32), _shape((CELLS,), jnp.float32))
+
+    def draw(self, key: jax.Array, mask_shape: Shape, p_shape: Shape) -> PSharedDraw:
+        """Draw all that a backward pass has to remember."""
+        own, shared, _ = bits.split(key)
+        cell = bits.indices(shared, p_shape)
+        keep = bits.levels(own, mask_shape) < _take(self.keep_below, cell)
+        return PSharedDraw(keep, _take(self.values, cell))
 
 
 def coefficients(
-    dilution: Dilution,
-    mask_shape: tuple[int, ...],
-    p_shape: tuple[int, ...] | None,
-    key: jax.Array | Key,
+    dilution: Dilution, mask_shape: Shape, p_shape: Shape | None, key: jax.Array | Key
 ) -> jax.Array:
     """Draw coefficients from the tables, by the plan of `quantal.keys`; float32.
 
@@ -32,79 +109,21 @@ def coefficients(
     >>> coefficients(quantal.Dilution(0.5, 1.0), (3,), None, quantal.key(0))
     Array([0.6197041, 3.8779285, 0.       ], dtype=float32)
     """
-    return _coefficients(bits.typed_key(key), dilution, mask_shape, p_shape)
+    table = table_on_device(OwnTable if p_shape is None else PSharedTable, dilution)
+    return _coefficients(bits.typed_key(key), table, mask_shape, p_shape)
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2, 3))  # also in eager code: one dispatch
-def _coefficients(key: jax.Array, dilution: Dilution, *shapes: Any) -> jax.Array:
-    return look_up(draw(key, {}, dilution, *shapes), {}, dilution)
+@functools.partial(jax.jit, static_argnums=(2, 3))  # also in eager code: one dispatch
+def _coefficients(key: jax.Array, table: Any, *shapes: Any) -> jax.Array:
+    return table.draw(key, *shapes).coefficients(table)
 
 
-def draw(
-    key: jax.Array,
-    traced: dict[str, jax.Array],
-    dilution: Dilution,
-    mask_shape: tuple[int, ...],
-    p_shape: tuple[int, ...] | None,
-) -> tuple[jax.Array, jax.Array]:
-    """Draw what `look_up` needs, which is all that a backward pass has to remember.
-
-    That is 2 bytes a unit for an index, or 1 for a mask with a shared probability. The parameters
-    in ``traced`` take the place of those of ``dilution``.
-    """
-    own, shared, call = bits.split(key)
-    if p_shape is None:
-        return bits.indices(own, mask_shape).astype(jnp.uint16), bits.level(call)
-    keep_below, values = _read(
-        _shared_table, ((CELLS,), jnp.int32), ((CELLS,), jnp.float32), traced, dilution
-    )
-    cell = bits.indices(shared, p_shape)
-    return bits.levels(own, mask_shape) < _take(keep_below, cell), _take(values, cell)
-
-
-def look_up(
-    drawn: tuple[jax.Array, jax.Array], traced: dict[str, jax.Array], dilution: Dilution
-) -> jax.Array:
-    """Return the coefficients of a draw."""
-    if drawn[0].dtype == bool:
-        keep, value = drawn
-        return jnp.where(keep, value, np.float32(0))
-    index, level = drawn
-    values, threshold = _read(
-        _table, ((2 * CELLS,), jnp.float32), ((), jnp.int32), traced, dilution
-    )
-    # The row is an offset of the index: nothing is copied.
-    row = lax.select(level < threshold, np.int32(CELLS), np.int32(0))
-    return _take(values, index.astype(jnp.int32) + row)
+@functools.lru_cache(maxsize=64)  # 512 KB each
+def table_on_device(kind: type[OwnTable] | type[PSharedTable], dilution: Dilution) -> Any:
+    """Return the table of a law as arrays of JAX, which a program takes in as constants."""
+    with jax.ensure_compile_time_eval():  # arrays, also where a function is being traced
+        return jax.tree.map(jnp.asarray, kind.of(dilution))
 
 
 def _take(values: jax.Array, index: jax.Array) -> jax.Array:
     return values.at[index].get(mode="promise_in_bounds")
-
-
-def _table(dilution: Dilution) -> tuple[Any, Any]:
-    drawn = table(dilution)
-    return drawn.values.reshape(-1), np.int32(drawn.threshold)
-
-
-def _shared_table(dilution: Dilution) -> tuple[Any, Any]:
-    drawn = shared_table(dilution)
-    return drawn.keep_below, drawn.values
-
-
-def _read(
-    make: Any, first: Any, second: Any, traced: dict[str, jax.Array], dilution: Dilution
-) -> Any:
-    """Return a table: a constant of the program or, where a parameter is traced, from the host."""
-    if not traced:
-        return tuple(jnp.asarray(array) for array in make(dilution))
-
-    def on_host(**parameters: Any) -> Any:
-        # As the shortest decimal: a float32 of 0.1 means 0.1, and finds the same table.
-        numbers = {name: float(str(np.asarray(value)[()])) for name, value in parameters.items()}
-        law = {"rate": dilution.rate, "alpha": dilution.alpha} | numbers
-        return make(Dilution(**law, vary=dilution.vary, unit_mean=dilution.unit_mean))
-
-    fixed = {name: lax.stop_gradient(value) for name, value in traced.items()}
-    shapes = jax.ShapeDtypeStruct(*first), jax.ShapeDtypeStruct(*second)
-    return jax.pure_callback(on_host, shapes, vmap_method="sequential", **fixed)

@@ -1,4 +1,4 @@
-"""Mean and spread of many draws, in memory that does not grow with their number."""
+"""Mean and standard deviation of many predictions, in memory that does not grow with them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ import jax
 from jax import lax
 from jax import numpy as jnp
 
-from quantal._prediction import Prediction
-
-__all__ = ["moments"]
+__all__ = ["mean_and_std"]
 
 
-def moments(draw: Callable[[jax.Array], Any], key: jax.Array, n: int) -> Prediction:
+def mean_and_std(
+    draw: Callable[[jax.Array], Any], key: jax.Array, n: int, samples: bool = False
+) -> tuple[Any, Any, Any]:
     """Return the mean and the sample standard deviation of ``draw(key)`` over n keys.
+
+    And, if asked for, the draws themselves, stacked; else None.
 
     Examples
     --------
     >>> key = jax.random.key(0)
-    >>> mean, std = moments(lambda key: {"y": jax.random.normal(key)}, key, 1000)
+    >>> mean, std, _ = mean_and_std(lambda key: {"y": jax.random.normal(key)}, key, 1000)
     >>> bool(abs(mean["y"]) < 0.15), bool(abs(std["y"] - 1) < 0.15)
     (True, True)
     """
@@ -30,16 +32,17 @@ def moments(draw: Callable[[jax.Array], Any], key: jax.Array, n: int) -> Predict
         jax.eval_shape(draw, keys[0]),
     )
 
-    def step(running: tuple[Any, Any], item: tuple[jax.Array, jax.Array]) -> tuple[Any, None]:
+    def step(running: tuple[Any, Any], item: tuple[jax.Array, jax.Array]) -> tuple[Any, Any]:
         mean, squares = running
         key, count = item
+        drawn = draw(key)
         # Welford's update: no difference of large sums.
-        away = jax.tree.map(lambda y, m: y.astype(m.dtype) - m, draw(key), mean)
+        away = jax.tree.map(lambda y, m: y.astype(m.dtype) - m, drawn, mean)
         mean = jax.tree.map(lambda m, d: m + d / count.astype(m.dtype), mean, away)
         share = (count - 1) / count
         squares = jax.tree.map(lambda s, d: s + d * d * share.astype(s.dtype), squares, away)
-        return (mean, squares), None
+        return (mean, squares), drawn if samples else None
 
     counts = jnp.arange(1, n + 1, dtype=jnp.float32)
-    (mean, squares), _ = lax.scan(step, (zeros, zeros), (keys, counts))
-    return Prediction(mean, jax.tree.map(lambda s: jnp.sqrt(s / (n - 1)), squares))
+    (mean, squares), drawn = lax.scan(step, (zeros, zeros), (keys, counts))
+    return mean, jax.tree.map(lambda s: jnp.sqrt(s / (n - 1)), squares), drawn

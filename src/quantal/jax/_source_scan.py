@@ -1,125 +1,83 @@
 """Dropout that a model's own code calls by name: no module to swap, but it can be found and named.
 
-That is an attention function called with a ``dropout_rate``, or a dropout layer made and called in
-the same expression. The names in the source are looked up where the code would find them.
+That is an attention function called with a ``dropout_rate``; a dropout layer that is made where it
+is used, outside of the model's constructor; or one that is held where the library does not look, as
+in a closure, a global variable or a static field.
 """
 
 from __future__ import annotations
 
-import ast
-import builtins
-import functools
 import inspect
 import math
-import textwrap
-from collections.abc import Callable, Collection, Iterator
-from types import FunctionType
+from collections.abc import Collection, Iterator
 from typing import Any
 
+from quantal._selection import Place
+from quantal._source_scan import Scanner, SourceCall
 from quantal.sites import Site
 
-__all__ = ["literal_dropout"]
+__all__ = ["LIBRARIES", "DropoutScan"]
 
 # The libraries' own layers are known: what they offer is swapped or named by itself.
-_LIBRARIES = ("flax", "equinox", "jax", "quantal", "builtins")
+LIBRARIES = frozenset({"chex", "equinox", "flax", "haiku", "jax", "optax", "orbax", "quantal"})
 
 
-def literal_dropout(
-    name: str, kind: type, layers: Collection[Any], functions: Collection[Any]
-) -> list[Site]:
-    """Return the sites that the code of a class spells out.
+class DropoutScan:
+    """How the code of a model's modules is read; to be made anew for each walk through a model.
 
     Parameters
     ----------
-    name : str
-        The path of the module of this class.
-    kind : type
-        Its class.
-    layers : collection of type
-        Dropout layers: found where they are made and called at once.
-    functions : collection of function
-        Found where they are called with a ``dropout_rate``.
+    modules : type
+        The library's base class of modules, which are read one by one.
+    layers : tuple of type
+        Dropout layers.
+    functions : tuple of function
+        Functions that drop units if they are called with a ``dropout_rate``.
     """
-    return [
-        Site(name, found, rate, unreached=f"{found} is called literally in {where}")
-        for found, rate, where in _found(kind, tuple(layers), tuple(functions))
-    ]
+
+    def __init__(
+        self, modules: type, layers: tuple[type, ...] = (), functions: tuple[Any, ...] = ()
+    ) -> None:
+        self._scanner = Scanner(LIBRARIES, apart=(modules,), entries=("__call__",))
+        self._layers = layers
+        self._functions = functions
+
+    def places(self, name: str, module: Any, known: Collection[int] = ()) -> Iterator[Place]:
+        """Walk through the dropout in the code of a module, or of a class of them.
+
+        Parameters
+        ----------
+        name : str
+            The path of the module.
+        module
+            The module or the class.
+        known : collection of int
+            The ``id`` of every layer that has been found otherwise.
+        """
+        for call in self._scanner.calls(module):
+            if isinstance(call.target, self._layers):
+                own = type(call.target).__module__.startswith("quantal.")
+                if not (own or id(call.target) in known):
+                    kind = type(call.target).__name__
+                    reason = f"{call.written} in {call.where} is no part of the model"
+                    site = Site(name, kind, _rate(call.target), unreached=reason)
+                    yield Place(site, module, call)
+            elif (rate := self._rate_of(call)) is not None:
+                kind = call.target.__name__
+                reason = f"{kind} is called literally in {call.where}"
+                yield Place(Site(name, kind, rate, unreached=reason), module, call)
+
+    def _rate_of(self, call: SourceCall) -> float | None:
+        """Return with which rate a call drops units, NaN if that cannot be told; None: not."""
+        if any(call.target is layer for layer in self._layers):
+            made = call.argument(0, "rate", "p")
+            return math.nan if made is None else made.number
+        if any(call.target is function for function in self._functions):
+            names = list(inspect.signature(call.target).parameters)
+            passed = call.argument(names.index("dropout_rate"), "dropout_rate")
+            return None if passed is None or passed.number == 0 else passed.number
+        return None
 
 
-@functools.cache
-def _found(
-    kind: type, layers: tuple[Any, ...], functions: tuple[Any, ...]
-) -> tuple[tuple[str, float, str], ...]:
-    return tuple(
-        (target.__name__, rate, f"{function.__qualname__}, line {line}")
-        for function in _own_functions(kind)
-        for target, rate, line in _calls(function, layers, functions)
-    )
-
-
-def _own_functions(kind: type) -> Iterator[FunctionType]:
-    """Yield the functions that a class and its parents define, outside of the libraries."""
-    for parent in kind.__mro__:
-        if parent.__module__.partition(".")[0] not in _LIBRARIES:
-            for value in vars(parent).values():
-                # Both libraries wrap what they find in a class.
-                unwrapped = inspect.unwrap(value) if callable(value) else value
-                if isinstance(unwrapped, FunctionType):
-                    yield unwrapped
-
-
-def _calls(
-    function: FunctionType, layers: tuple[Any, ...], functions: tuple[Any, ...]
-) -> Iterator[tuple[Any, float, int]]:
-    try:
-        lines, first = inspect.getsourcelines(function)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, TypeError, SyntaxError):  # no source, or only a part of an expression
-        return
-    find = _scope(function)
-    for call in ast.walk(tree):
-        if not isinstance(call, ast.Call):
-            continue
-        line = first + call.lineno - 1
-        made = call.func
-        if isinstance(made, ast.Call) and _among(layer := _resolve(made.func, find), layers):
-            rates = [*made.args[:1], *(k.value for k in made.keywords if k.arg in ("rate", "p"))]
-            yield layer, _constant(rates[0]) if rates else math.nan, line
-        elif _among(target := _resolve(made, find), functions):
-            for keyword in call.keywords:
-                rate = _constant(keyword.value)
-                if keyword.arg == "dropout_rate" and rate != 0:
-                    yield target, rate, line
-
-
-def _scope(function: FunctionType) -> Callable[[str], Any]:
-    enclosing = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-
-    def find(name: str) -> Any:
-        if name in enclosing:
-            try:
-                return enclosing[name].cell_contents
-            except ValueError:  # not filled yet
-                return None
-        return function.__globals__.get(name, getattr(builtins, name, None))
-
-    return find
-
-
-def _resolve(node: ast.expr, find: Callable[[str], Any]) -> Any:
-    if isinstance(node, ast.Name):
-        return find(node.id)
-    if isinstance(node, ast.Attribute):
-        owner = _resolve(node.value, find)
-        # Only of modules: an attribute of an object could run code.
-        return getattr(owner, node.attr, None) if inspect.ismodule(owner) else None
-    return None
-
-
-def _among(value: Any, targets: tuple[Any, ...]) -> bool:
-    return any(value is target for target in targets)  # an array has no plain ==
-
-
-def _constant(node: ast.expr) -> float:
-    value = getattr(node, "value", None)
-    return float(value) if isinstance(value, int | float) else math.nan
+def _rate(layer: Any) -> Any:
+    return getattr(layer, "rate", getattr(layer, "p", math.nan))

@@ -2,43 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
-import keras
-
-from quantal._selection import Alpha, Pattern, Selection
-from quantal.keras._find_sites import forget_traces, walk
-from quantal.keras._layers import QSD
-from quantal.keras._reroute import own, rates
-from quantal.keras._source_scan import calls
-from quantal.keras._swap import (
-    LAYERS,
-    Converted,
-    alphas,
-    dilute_layer,
-    dilute_option,
-    mark_owners,
-    restore,
-)
-from quantal.sites import Site, Sites
+from quantal._selection import Alpha, Pattern, Place, Selection
+from quantal.keras._find_sites import find_sites
+from quantal.keras._swap import Converted, mark_owners, restore
+from quantal.keras._walk import check_flag, check_model, forget_traces, walk
+from quantal.keras._watch import build, unknown_places
+from quantal.sites import Sites
 
 __all__ = ["convert", "revert", "sites"]
 
 
-class _Place(NamedTuple):
-    site: Site
-    layer: Any
-    option: str = ""  # empty: the layer as a whole
-
-
 def convert(
     model: Any,
-    alpha: Alpha,
+    alpha: Alpha | None = None,
     *,
     include: Pattern = None,
     exclude: Pattern = None,
     strict: bool = True,
+    example: Any = None,
 ) -> Any:
     """Swap the dropout of a model for QSD, keeping every rate.
 
@@ -53,8 +36,13 @@ def convert(
         Which places are swapped: patterns of names as `sites` prints them, such as ``"encoder/*"``,
         or functions of (name, layer).
     strict : bool
-        Whether dropout that cannot be swapped is an error, and the model left as it was. If not,
-        it is a warning, and goes on as it was.
+        True: dropout that cannot be swapped is an error, and the model is left as it was.
+        False: it is a warning, and that dropout stays.
+    example : optional
+        An input of the model, a tuple of its positional arguments, or a function (of the model, or
+        of nothing) that runs it as it is trained. This training pass is watched, and whatever
+        drops units in it and does not become QSD is named, wherever it stands. Afterwards
+        variables and random states are as they were; a model that was not built is built.
 
     Returns
     -------
@@ -71,17 +59,11 @@ def convert(
     >>> revert(model).get_layer("drop")
     <Dropout name=drop, built=True>
     """
+    check_model(model)
+    check_flag("strict", strict)
     selection = Selection(alpha, include, exclude, strict)
-    found = [p for p in _places(model) if p.site.alpha is None and selection(p.site.name, p.layer)]
-    chosen = [place for place in found if not place.site.unreached]
-    laws = [selection.dilution(place.site.rate) for place in chosen]
-    unreached = [place.site for place in found if place.site.unreached]
-    selection.settle([place.site.name for place in chosen], unreached)
-    for place, law in zip(chosen, laws, strict=True):
-        if place.option:
-            dilute_option(place.layer, place.option, law.alpha)
-        else:
-            dilute_layer(place.layer, law)
+    for place, law_alpha in selection.choose(_places(model, example)):
+        place.how(law_alpha)
     mark_owners(model)
     forget_traces(model)
     return model
@@ -100,6 +82,7 @@ def revert(model: Any) -> Any:
     keras.Model or keras.layers.Layer
         The same model.
     """
+    check_model(model)
     for node in list(walk(model)):
         if isinstance(node.layer, Converted):
             restore(node.layer)
@@ -107,8 +90,15 @@ def revert(model: Any) -> Any:
     return model
 
 
-def sites(model: Any) -> Sites:
+def sites(model: Any, *, example: Any = None) -> Sites:
     """Return every place of a model where units are dropped; printed, a table.
+
+    Parameters
+    ----------
+    model : keras.Model or keras.layers.Layer
+        The model.
+    example : optional
+        As in `convert`: what only a training pass shows is listed, too.
 
     Examples
     --------
@@ -122,32 +112,13 @@ def sites(model: Any) -> Sites:
     x                  Dropout   0.5   -      1
     2 sites, 1 of them QSD
     """
-    return Sites(place.site for place in _places(model))
+    check_model(model)
+    return Sites(place.site for place in _places(model, example))
 
 
-def _places(model: Any) -> Iterator[_Place]:
-    for node in own(model):
-        layer, kind = node.layer, type(node.layer).__name__
-        known = alphas(layer)
-        for option, rate in rates(layer).items():
-            name = f"{node.name}/{option}".lstrip("/")
-            yield _Place(Site(name, kind, rate, known.get(option)), layer, option)
-        if isinstance(layer, QSD):
-            yield _Place(Site.of(node.name, kind, layer.dilution), layer)
-        elif type(layer) in LAYERS:
-            yield _Place(Site(node.name, kind, layer.rate), layer)
-        elif reason := _out_of_reach(layer):
-            yield _Place(Site(node.name, kind, layer.rate, unreached=reason), layer)
-        for call in calls(layer):
-            site = Site(node.name, call.function, call.rate, unreached=call.reason)
-            yield _Place(site, layer)
-
-
-def _out_of_reach(layer: Any) -> str:
-    if isinstance(layer, keras.layers.Dropout):
-        return "a subclass of Dropout, with code of its own"
-    if isinstance(layer, keras.layers.GaussianDropout):
-        return "multiplies by Gaussian noise: another law"
-    if isinstance(layer, keras.layers.AlphaDropout):
-        return "keeps the mean and variance of SELU units: another law"
-    return ""
+def _places(model: Any, example: Any) -> list[Place]:
+    if example is None:
+        return list(find_sites(model))
+    build(model, example)
+    found = list(find_sites(model))
+    return found + unknown_places(model, example, found)

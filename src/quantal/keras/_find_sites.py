@@ -1,61 +1,52 @@
-"""The layers of a model, each with its place in it."""
+"""The places of a model where units are dropped, and how to bring QSD there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import keras
 
-__all__ = ["Node", "forget_traces", "walk"]
+from quantal._selection import Place
+from quantal.keras._layers import QSD
+from quantal.keras._reroute import mixin_of, rates, walk_without_options
+from quantal.keras._source_scan import NATIVE, CodeReader
+from quantal.keras._swap import LAYERS, alphas, swap_layer, swap_option
+from quantal.keras._walk import walk
+from quantal.sites import Site
 
-# Where Keras keeps the layers of a model under names that a user has not given.
-_BOOKS = {"_layers", "_operations", "_operations_by_depth", "_nodes", "_nodes_by_depth"}
-
-
-class Node(NamedTuple):
-    """One layer: its path in names, for people, and in positions, for files."""
-
-    name: str
-    steps: tuple[int, ...]
-    layer: Any
+__all__ = ["find_sites"]
 
 
-def walk(layer: Any) -> Iterator[Node]:
-    """Yield a layer and all within it, each once, however often it is used."""
-    seen: set[int] = set()
-    waiting = [Node("", (), layer)]
-    while waiting:
-        node = waiting.pop()
-        if id(node.layer) in seen:
-            continue
-        seen.add(id(node.layer))
-        yield node
-        waiting += reversed(list(_children(node)))
+def find_sites(model: Any) -> Iterator[Place]:
+    """Yield every place; its ``how`` is a function that puts QSD of an alpha there.
+
+    Out of reach, it is the function in whose code the place stands; None for the layer's ``call``.
+    """
+    read_code = CodeReader(node.layer for node in walk(model))
+    for node in walk_without_options(model):
+        layer, kind = node.layer, type(node.layer).__name__
+        known = alphas(layer)
+        for option, rate in rates(layer).items():
+            name = f"{node.name}/{option}".lstrip("/")
+            reason = mixin_of(layer).missing(layer)  # type: ignore[union-attr]
+            site = Site(name, kind, rate, known.get(option), unreached=reason)
+            yield Place(site, layer, None if reason else partial(swap_option, layer, option))
+        if isinstance(layer, QSD):
+            yield Place(Site.of(node.name, kind, layer.dilution), layer)
+        elif type(layer) in LAYERS:
+            yield Place(Site(node.name, kind, layer.rate), layer, partial(swap_layer, layer))
+        elif isinstance(layer, NATIVE):
+            yield Place(Site(node.name, kind, layer.rate, unreached=_out_of_reach(layer)), layer)
+        for found in read_code(layer):
+            site = Site(node.name, found.kind, found.rate, unreached=found.reason)
+            yield Place(site, layer, found.function)
 
 
-def _children(node: Node) -> Iterator[Node]:
-    names = dict(_attributes(node.layer))
-    for step, child in enumerate(node.layer._layers):
-        # Layers of a graph have names of their own; others are known by the attribute.
-        name = names.get(id(child), child.name)
-        yield Node(f"{node.name}/{name}".lstrip("/"), (*node.steps, step), child)
-
-
-def _attributes(layer: Any) -> Iterator[tuple[int, str]]:
-    # On the torch backend a layer is a torch module, which keeps its parts in _modules.
-    for name, value in {**vars(layer), **getattr(layer, "_modules", {})}.items():
-        if isinstance(value, keras.layers.Layer):
-            yield id(value), name
-        elif name not in _BOOKS and isinstance(value, list | tuple | dict):
-            parts: Iterable[Any] = value.items() if isinstance(value, dict) else enumerate(value)
-            yield from ((id(part), f"{name}/{key}") for key, part in parts)
-
-
-def forget_traces(model: Any) -> None:
-    """Have fit, evaluate and predict compile again: what they traced holds for other layers."""
-    for node in walk(model):
-        if isinstance(node.layer, keras.Model):
-            node.layer.train_function = None
-            node.layer.test_function = None
-            node.layer.predict_function = None
+def _out_of_reach(layer: Any) -> str:
+    if isinstance(layer, keras.layers.GaussianDropout):
+        return "multiplies by Gaussian noise: another law"
+    if isinstance(layer, keras.layers.AlphaDropout):
+        return "keeps the mean and variance of SELU units: another law"
+    return "a subclass of Dropout, with code of its own"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
+import dataclasses
+import math
+import operator
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -10,13 +13,12 @@ import keras
 from quantal._errors import wrong_type, wrong_value
 from quantal._granularity import Axes, coefficient_shapes
 from quantal.dilution import Dilution, Vary
+from quantal.keras._backend import backend
+from quantal.keras._draw import SharedAxes, Source
+from quantal.keras._private_api import build_now
 from quantal.keys import Key
 
-__all__ = ["QSD", "backend"]
-
-if keras.backend.backend() not in ("tensorflow", "jax", "torch"):
-    raise wrong_value("KERAS_BACKEND", "tensorflow, jax or torch", keras.backend.backend())
-backend = importlib.import_module(f"quantal.keras._on_{keras.backend.backend()}")
+__all__ = ["QSD", "alpha_from_json", "alpha_to_json"]
 
 Shape = tuple[int | None, ...]
 
@@ -25,11 +27,11 @@ _NOISE_SHAPE = "a tuple of positive integers or None"
 
 
 @keras.saving.register_keras_serializable(package="quantal")
-class QSD(keras.layers.Layer):
+class QSD(keras.layers.Dropout):
     """Multiply units by random coefficients of Quantal Synaptic Dilution during training.
 
-    It takes the place of ``keras.layers.Dropout``: nothing happens at test time, and with
-    ``alpha=inf`` it is dropout.
+    It takes the place of ``keras.layers.Dropout``, and is one for ``isinstance``: nothing happens
+    at test time, and with ``alpha=inf`` it is dropout.
 
     Parameters
     ----------
@@ -77,36 +79,41 @@ class QSD(keras.layers.Layer):
         p_broadcast_dims: Axes = (),
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        # Past the constructor of Dropout, which takes no key and no seed generator.
+        keras.layers.Layer.__init__(self, **kwargs)
         dilution = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
         self.noise_shape = _noise_shape(noise_shape)
-        self.broadcast_dims = _tuple(broadcast_dims)
+        self.broadcast_dims = _axes("broadcast_dims", broadcast_dims)
         if noise_shape is not None and self.broadcast_dims:
             raise wrong_value("noise_shape", "None where broadcast_dims is given", noise_shape)
-        self.p_broadcast_dims = _tuple(p_broadcast_dims)
+        self.p_broadcast_dims = _axes("p_broadcast_dims", p_broadcast_dims)
         self.seed = _seed(seed)
         if dilution.rate > 0:
-            # Of a portable key it is the counter: a state that Keras hands through compiled
-            # functions, and that is no weight.
-            own = 0 if isinstance(seed, Key) else seed
-            generator = keras.random.SeedGenerator
-            self.seed_generator = own if isinstance(own, generator) else generator(own)
+            self.seed_generator = _generator(seed)
         self._begin(dilution)
         self.supports_masking = True
-        if hasattr(self, "_build_at_init"):  # not in Keras below 3.9, which builds with a call
-            self._build_at_init()
+        build_now(self)
 
     def _begin(self, dilution: Dilution) -> None:
         """Take the first law."""
         self._dilution = dilution
-        # Graphs of TensorFlow can be told of a new law; the other backends read it as they run.
-        live = dilution.rate > 0 and keras.backend.backend() == "tensorflow"
-        self._tables = backend.Tables(dilution, self.p_broadcast_dims != ()) if live else None
+        shared = self.p_broadcast_dims != ()
+        self._tables = backend.make_tables(dilution, shared) if dilution.rate > 0 else None
 
     @property
     def dilution(self) -> Dilution:
-        """The parameters of the law."""
+        """The parameters of the law; they may be changed, at the cost of one table."""
         return self._dilution
+
+    @dilution.setter
+    def dilution(self, dilution: Dilution) -> None:
+        if not isinstance(dilution, Dilution):
+            raise wrong_type("dilution", "a quantal.Dilution", dilution)
+        if self.rate == 0 and dilution.rate != 0:
+            raise wrong_value("rate", "0, as it was when the layer was made", dilution.rate)
+        self._dilution = dilution
+        if self._tables is not None:
+            self._tables.assign(dilution)
 
     @property
     def rate(self) -> float:
@@ -115,9 +122,7 @@ class QSD(keras.layers.Layer):
 
     @rate.setter
     def rate(self, rate: float) -> None:
-        if self.rate == 0 and rate != 0:
-            raise wrong_value("rate", "0, as it was when the layer was made", rate)
-        self._change(rate, self.alpha)
+        self.dilution = dataclasses.replace(self._dilution, rate=rate)
 
     @property
     def alpha(self) -> float:
@@ -126,23 +131,22 @@ class QSD(keras.layers.Layer):
 
     @alpha.setter
     def alpha(self, alpha: float) -> None:
-        self._change(self.rate, alpha)
-
-    def _change(self, rate: float, alpha: float) -> None:
-        old = self._dilution
-        self._dilution = Dilution(rate, alpha, vary=old.vary, unit_mean=old.unit_mean)
-        if self._tables is not None:
-            self._tables.assign(self._dilution)
+        self.dilution = dataclasses.replace(self._dilution, alpha=alpha)
 
     def call(self, inputs: Any, training: bool = False) -> Any:
         if not training or self.rate == 0:
             return inputs
-        return backend.dilute(self, inputs, self._shared_axes(tuple(inputs.shape)))
+        source = Source(self.seed, self.seed_generator)
+        axes = SharedAxes(self._shared_axes(inputs.shape), self.p_broadcast_dims)
+        return backend.dilute(inputs, self._dilution, source, axes, self._tables)
 
-    def _shared_axes(self, shape: Shape) -> tuple[int, ...]:
+    def _shared_axes(self, shape: Any) -> tuple[int, ...]:
         """Return the axes that share a coefficient, by noise_shape or broadcast_dims."""
         if self.noise_shape is None:
-            return self.broadcast_dims
+            return self.broadcast_dims  # the only case in which the rank may be unknown
+        if getattr(shape, "rank", 0) is None:
+            raise wrong_value("noise_shape", "None where the rank is unknown", self.noise_shape)
+        shape = tuple(shape)
         noise = (1,) * (len(shape) - len(self.noise_shape)) + self.noise_shape
         if len(noise) > len(shape) or any(
             n not in (None, 1) and size is not None and n != size
@@ -164,9 +168,9 @@ class QSD(keras.layers.Layer):
         elif isinstance(seed, keras.random.SeedGenerator):
             seed = keras.saving.serialize_keras_object(seed)
         return {
-            **super().get_config(),
+            **keras.layers.Layer.get_config(self),
             "rate": self.rate,
-            "alpha": self.alpha,
+            "alpha": alpha_to_json(self.alpha),
             "noise_shape": self.noise_shape,
             "seed": seed,
             "vary": self.dilution.vary,
@@ -181,11 +185,25 @@ class QSD(keras.layers.Layer):
         if isinstance(seed, dict):
             words = seed.get("quantal.key")
             seed = Key(*words) if words else keras.saving.deserialize_keras_object(seed)
-        return super().from_config({**config, "seed": seed})
+        alpha = alpha_from_json(config.get("alpha"))
+        return super().from_config({**config, "seed": seed, "alpha": alpha})
 
 
-def _tuple(axes: Axes) -> tuple[int, ...]:
-    return (axes,) if isinstance(axes, int) else tuple(axes)
+def alpha_to_json(alpha: float) -> float | str:
+    """Return alpha as it stands in configurations: JSON has no infinity."""
+    return "inf" if math.isinf(alpha) else alpha
+
+
+def alpha_from_json(alpha: Any) -> Any:
+    """Return the alpha of a configuration."""
+    return math.inf if alpha == "inf" else alpha
+
+
+def _axes(name: str, axes: Any) -> tuple[int, ...]:
+    try:
+        return tuple(operator.index(a) for a in (axes if isinstance(axes, Iterable) else (axes,)))
+    except TypeError:
+        raise wrong_type(name, "an axis or a tuple of axes", axes) from None
 
 
 def _seed(seed: Any) -> Any:
@@ -194,6 +212,17 @@ def _seed(seed: Any) -> Any:
     ):
         raise wrong_type("seed", _SEED, seed)
     return seed
+
+
+def _generator(seed: Any) -> keras.random.SeedGenerator:
+    if isinstance(seed, keras.random.SeedGenerator):
+        return seed
+    try:
+        # Of a portable key it is the counter: a state that Keras hands through compiled functions,
+        # and that is no weight.
+        return keras.random.SeedGenerator(0 if isinstance(seed, Key) else seed)
+    except (OverflowError, ValueError, RuntimeError):
+        raise wrong_value("seed", "a number within Keras's range for seeds", seed) from None
 
 
 def _noise_shape(noise_shape: Any) -> Shape | None:

@@ -10,19 +10,19 @@ from typing import Any
 import keras
 import numpy as np
 
-from quantal._prediction import Prediction, count_of_draws
-from quantal.keras._find_sites import forget_traces, walk
+from quantal._errors import wrong_type
+from quantal._prediction import Prediction, count_of_draws, nothing_to_draw
 from quantal.keras._layers import QSD
-from quantal.keras._reroute import DilutedCell, DilutedHeads, mixin_of, rates
+from quantal.keras._reroute import DilutedCell, DilutedHeads, gate_masks, mixin_of, rates
+from quantal.keras._source_scan import NATIVE
 from quantal.keras._swap import alphas
+from quantal.keras._walk import check_flag, check_model, forget_traces, walk
 
 __all__ = ["masks_on", "predict_mc"]
 
-_NATIVE = (keras.layers.Dropout, keras.layers.GaussianDropout, keras.layers.AlphaDropout)
-
 
 @contextmanager
-def masks_on(model: Any, native: bool = False) -> Iterator[Any]:
+def masks_on(model: Any, *, native: bool = False) -> Iterator[Any]:
     """Draw coefficients also where the model is called for inference.
 
     Other layers, such as BatchNormalization, do what they do in inference. ``predict`` and
@@ -34,7 +34,12 @@ def masks_on(model: Any, native: bool = False) -> Iterator[Any]:
     model : keras.Model or keras.layers.Layer
         A model with QSD layers, or one that `convert` has changed.
     native : bool
-        Whether Keras's own dropout is on, too.
+        True: Keras's own dropout draws too.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing in the model that would draw.
 
     Examples
     --------
@@ -47,6 +52,8 @@ def masks_on(model: Any, native: bool = False) -> Iterator[Any]:
     >>> layer(x) is x
     True
     """
+    check_model(model)
+    check_flag("native", native)
     changed: list[tuple[Any, str]] = []
 
     def change(layer: Any, method: str, into: Callable[..., Any]) -> None:
@@ -54,9 +61,10 @@ def masks_on(model: Any, native: bool = False) -> Iterator[Any]:
             vars(layer)[method] = into
             changed.append((layer, method))
 
-    for node in list(walk(model)):
-        if not _draws(node.layer, native):
-            continue
+    drawing = [node for node in walk(model) if _draws(node.layer, native)]
+    if not drawing:
+        raise nothing_to_draw(native)
+    for node in drawing:
         change(node.layer, "call", _in_training(node.layer))
         for part in walk(node.layer):
             for option in _silent(part.layer, native):
@@ -71,7 +79,14 @@ def masks_on(model: Any, native: bool = False) -> Iterator[Any]:
 
 
 def predict_mc(
-    model: keras.Model, x: Any, n: int, *, native: bool = False, **arguments: Any
+    model: keras.Model,
+    x: Any,
+    n: int,
+    *,
+    native: bool = False,
+    output: Callable[[Any], Any] | None = None,
+    samples: bool = False,
+    **arguments: Any,
 ) -> Prediction:
     """Return mean and standard deviation of n predictions with `masks_on`.
 
@@ -85,14 +100,18 @@ def predict_mc(
         How many predictions, at least 2.
     native : bool
         As in `masks_on`.
+    output : function, optional
+        Maps what ``model.predict`` returns before it is averaged, such as logits to probabilities.
+    samples : bool
+        True: keep all predictions, as ``samples`` of the result.
     **arguments
         For ``model.predict``, such as ``batch_size``.
 
     Returns
     -------
     Prediction
-        ``mean`` and ``std``, NumPy arrays in the structure that ``model.predict`` returns. The
-        standard deviation is that of a sample: divided by n − 1.
+        ``mean`` and ``std``, NumPy arrays in the structure of the output. The standard deviation
+        is that of a sample: divided by n − 1.
 
     Examples
     --------
@@ -103,20 +122,31 @@ def predict_mc(
     >>> mean.shape, std.shape
     ((2, 4), (2, 4))
     """
+    check_model(model, keras.Model)
+    check_flag("samples", samples)
+    if output is not None and not callable(output):
+        raise wrong_type("output", "a function of what the model predicts, or None", output)
     n = count_of_draws(n)
     arguments = {"verbose": 0, **arguments}
-    with masks_on(model, native):
-        first = model.predict(x, **arguments)
-        tree = keras.tree.map_structure
-        mean = tree(lambda y: np.asarray(y, np.float64), first)
-        total = tree(np.zeros_like, mean)
-        for count in range(2, n + 1):  # Welford's recurrence
+    tree = keras.tree.map_structure
+    kept = []
+    with masks_on(model, native=native):
+        for count in range(1, n + 1):  # Welford's recurrence
             y = model.predict(x, **arguments)
+            y = tree(keras.ops.convert_to_numpy, y if output is None else output(y))
+            if samples:
+                kept.append(y)
+            if count == 1:
+                first = y
+                mean = tree(lambda y: np.asarray(y, np.float64), y)
+                total = tree(np.zeros_like, mean)
+                continue
             new = tree(lambda m, y, k=count: m + (y - m) / k, mean, y)
             total = tree(lambda t, y, m, new: t + (y - m) * (y - new), total, y, mean, new)
             mean = new
     std = tree(lambda t: np.sqrt(t / (n - 1)), total)
-    return Prediction(*(tree(lambda y, z: z.astype(y.dtype), first, z) for z in (mean, std)))
+    mean, std = (tree(lambda y, z: z.astype(y.dtype), first, z) for z in (mean, std))
+    return Prediction(mean, std, tree(lambda *ys: np.stack(ys), *kept) if samples else None)
 
 
 def _draws(layer: Any, native: bool) -> bool:
@@ -127,7 +157,7 @@ def _draws(layer: Any, native: bool) -> bool:
         return False
     if isinstance(layer, QSD) or alphas(layer):
         return True
-    return native and (isinstance(layer, _NATIVE) or bool(rates(layer)))
+    return native and (isinstance(layer, NATIVE) or bool(rates(layer)))
 
 
 def _silent(layer: Any, native: bool) -> list[str]:
@@ -149,4 +179,4 @@ def _in_training(layer: Any) -> Callable[..., Any]:
 
 
 def _ones(cell: Any) -> Callable[[Any], Any]:
-    return lambda step_input: cell._create_dropout_mask(step_input, 0.0)
+    return lambda step_input: gate_masks(cell, step_input, lambda ones: ones)

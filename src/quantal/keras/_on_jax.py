@@ -2,34 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
-import numpy as np
+import keras
+from jax import numpy as jnp
 
-from quantal import jax as adapter
+from quantal._watch import NativeMask, StackFrame
+from quantal.dilution import Dilution
+from quantal.jax import dilute as jax_dilute
+from quantal.jax._random_bits import typed_key
+from quantal.jax._watch import native_draws
+from quantal.keras._draw import NOTHING_SHARED, SharedAxes, Source
 from quantal.keys import Key
 
 
-def dilute(layer: Any, x: jax.Array, shared_axes: tuple[int, ...]) -> jax.Array:
-    """Dilute x by the law of a layer, drawing from its seed."""
-    state = layer.seed_generator.next()  # (seed, calls), which Keras uses as a key
-    if isinstance(layer.seed, Key):
-        words = np.array([layer.seed.word0, layer.seed.word1], np.uint32)
-        key = jax.random.fold_in(_key(words), state[1])
-    else:
-        key = _key(state)
-    return adapter.dilute(
+def make_tables(law: Dilution, shared: bool) -> None:
+    """Keep nothing: a compiled function holds its law as a constant."""
+
+
+def dilute(
+    x: jax.Array,
+    law: Dilution,
+    source: Source,
+    axes: SharedAxes = NOTHING_SHARED,
+    tables: None = None,
+) -> jax.Array:
+    """Dilute x by a law, drawing from a source."""
+    return jax_dilute(
         x,
-        layer.rate,
-        layer.alpha,
-        key=key,
-        vary=layer.dilution.vary,
-        unit_mean=layer.dilution.unit_mean,
-        broadcast_dims=shared_axes,
-        p_broadcast_dims=layer.p_broadcast_dims,
+        law.rate,
+        law.alpha,
+        key=_next_key(source),
+        vary=law.vary,
+        unit_mean=law.unit_mean,
+        broadcast_dims=axes.coefficients,
+        p_broadcast_dims=axes.probabilities,
     )
 
 
-def _key(words: Any) -> jax.Array:
-    return jax.random.wrap_key_data(words, impl="threefry2x32")
+def masks_of_call(call: Callable[..., Any], args: tuple[Any, ...]) -> list[NativeMask]:
+    """Return the masks that a call draws without QSD; it is traced, so that nothing happens."""
+    return [
+        NativeMask(draw.rate, tuple(StackFrame(*frame) for frame in draw.frames))
+        for draw in native_draws(call, *jax.tree.map(jnp.asarray, args))
+    ]
+
+
+def masks_of_function(run: Callable[[], Any]) -> list[NativeMask]:
+    """Return the masks that a function draws without QSD; it must be one that JAX can trace."""
+    with keras.StatelessScope():  # or what is traced would stay in variables
+        return masks_of_call(run, ())
+
+
+def _next_key(source: Source) -> jax.Array:
+    seed_and_calls = source.generator.next()
+    if isinstance(source.seed, Key):
+        return jax.random.fold_in(typed_key(source.seed), seed_and_calls[1])
+    # Keras's own random functions use these two words as a key too. Its kind is named, since the
+    # default of JAX is a setting, and the other kinds have four words.
+    return jax.random.wrap_key_data(seed_and_calls, impl="threefry2x32")

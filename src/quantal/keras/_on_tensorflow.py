@@ -2,52 +2,77 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
+from quantal._watch import NativeMask
 from quantal.dilution import Dilution
+from quantal.keras._draw import NOTHING_SHARED, SharedAxes, Source
 from quantal.keys import Key
-from quantal.tensorflow import _functional as adapter
+from quantal.tensorflow import _functional as functional
 from quantal.tensorflow._random_bits import fold_in, from_seed
+from quantal.tensorflow._watch import native_masks
 
 
-def dilute(layer: Any, x: tf.Tensor, shared_axes: tuple[int, ...]) -> tf.Tensor:
-    """Dilute x by the law of a layer, drawing from its seed."""
-    mask_shape, p_shape = adapter.check_input(x, shared_axes, layer.p_broadcast_dims)
-    state = layer.seed_generator.next()  # (seed, calls)
-    if layer.rate == 1:
-        return adapter.zeros(x)
-    keys = fold_in(layer.seed, state[1]) if isinstance(layer.seed, Key) else from_seed(state)
-    if layer._tables is None:
-        law = adapter.constants(layer.dilution, p_shape is not None, x.device)
+def make_tables(law: Dilution, shared: bool) -> VariableTables:
+    """Return the tables of a layer, which graphs that are traced already can be told of."""
+    return VariableTables(law, shared)
+
+
+def dilute(
+    x: tf.Tensor,
+    law: Dilution,
+    source: Source,
+    axes: SharedAxes = NOTHING_SHARED,
+    tables: VariableTables | None = None,
+) -> tf.Tensor:
+    """Dilute x by a law, drawing from a source."""
+    mask_shape, p_shape = functional.check_input(x, *axes)
+    seed_and_calls = source.generator.next()
+    if law.rate == 1:
+        return functional.zeros(x)
+    if isinstance(source.seed, Key):
+        keys = fold_in(source.seed, seed_and_calls[1])
     else:
-        law = layer._tables.read()
-    drawn = adapter.coefficients(law, mask_shape, p_shape, keys)
-    return adapter.multiply(x, drawn)
+        keys = from_seed(seed_and_calls)
+    shared = p_shape is not None
+    arrays = tables.read() if tables else functional.constants(law, shared, x.device)
+    return functional.multiply(x, functional.coefficients(arrays, mask_shape, p_shape, keys))
 
 
-class Tables:
+def masks_of_call(call: Callable[..., Any], args: tuple[Any, ...]) -> list[NativeMask]:
+    """Return the masks that a call draws without QSD; it is traced, so that nothing happens."""
+    if tf.config.functions_run_eagerly():
+        return native_masks(lambda: call(*args))
+    trace = tf.function(lambda: call(*args), autograph=False).get_concrete_function
+    return native_masks(trace)
+
+
+masks_of_function = native_masks
+
+
+class VariableTables:
     """The tables of a layer as variables, so that compiled functions see a change of its law.
 
     Variables of TensorFlow and not of Keras, held by an object that neither of them looks into:
     they are no weights, and are not saved.
     """
 
-    def __init__(self, dilution: Dilution, shared: bool) -> None:
-        self.dilution, self.shared, self.filled = dilution, shared, False
-        # Empty until they are needed, but made now: a variable that appears while a function is
-        # traced makes TensorFlow trace it twice.
-        dtypes = (tf.int64, tf.float32) if shared else (tf.float32, tf.int64)
+    def __init__(self, law: Dilution, shared: bool) -> None:
+        self.law, self.shared, self.filled = law, shared, False
+        # Made now, since a variable that appears while a function is traced makes TensorFlow trace
+        # it twice, but of zeros until they are needed, which all layers have in common.
         with tf.init_scope():  # for layers that are made while a graph is
             self.variables = [
                 tf.Variable(
-                    tf.zeros((0,), dtype),
-                    shape=tf.TensorShape(None),
+                    zeros,
                     trainable=False,
                     aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
                 )
-                for dtype in dtypes
+                for zeros in _empty_tables(shared)
             ]
 
     def read(self) -> list[tf.Tensor]:
@@ -55,17 +80,23 @@ class Tables:
         if not self.filled:
             with tf.init_scope():
                 self._fill()
-        arrays = adapter.tables(self.dilution, self.shared)
-        return [tf.ensure_shape(v, a.shape) for v, a in zip(self.variables, arrays, strict=True)]
+        return [tf.convert_to_tensor(variable) for variable in self.variables]
 
-    def assign(self, dilution: Dilution) -> None:
+    def assign(self, law: Dilution) -> None:
         """Change the law."""
-        self.dilution = dilution
+        self.law = law
         if self.filled:
             self._fill()
 
     def _fill(self) -> None:
-        arrays = adapter.tables(self.dilution, self.shared)
-        for variable, array in zip(self.variables, arrays, strict=True):
+        for variable, array in zip(
+            self.variables, functional.tables(self.law, self.shared), strict=True
+        ):
             variable.assign(array)
         self.filled = True
+
+
+@functools.cache
+def _empty_tables(shared: bool) -> list[tf.Tensor]:
+    shapes = functional.table_shapes(shared)
+    return [tf.zeros(shape, dtype) for shape, dtype in shapes]

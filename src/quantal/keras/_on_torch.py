@@ -2,35 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from quantal import torch as adapter
+from quantal._watch import NativeMask
+from quantal.dilution import Dilution
+from quantal.keras._draw import NOTHING_SHARED, SharedAxes, Source
+from quantal.keras._torch_watch import native_masks
 from quantal.keys import Key
+from quantal.torch import dilute as torch_dilute
 
 
-def dilute(layer: Any, x: torch.Tensor, shared_axes: tuple[int, ...]) -> torch.Tensor:
-    """Dilute x by the law of a layer, drawing from its seed."""
+def make_tables(law: Dilution, shared: bool) -> None:
+    """Keep nothing: the law is read as the layer runs."""
+
+
+def dilute(
+    x: torch.Tensor,
+    law: Dilution,
+    source: Source,
+    axes: SharedAxes = NOTHING_SHARED,
+    tables: None = None,
+) -> torch.Tensor:
+    """Dilute x by a law, drawing from a source."""
     # Without a seed from torch's own stream, as Keras's own dropout does there.
-    unseeded = layer.seed is None or x.is_meta
-    return adapter.dilute(
+    unseeded = source.seed is None or x.is_meta
+    return torch_dilute(
         x,
-        layer.rate,
-        layer.alpha,
-        generator=None if unseeded else _generator(layer, x.device),
-        vary=layer.dilution.vary,
-        unit_mean=layer.dilution.unit_mean,
-        broadcast_dims=shared_axes,
-        p_broadcast_dims=layer.p_broadcast_dims,
+        law.rate,
+        law.alpha,
+        generator=None if unseeded else _next_generator(source, x.device),
+        vary=law.vary,
+        unit_mean=law.unit_mean,
+        broadcast_dims=axes.coefficients,
+        p_broadcast_dims=axes.probabilities,
     )
 
 
+def masks_of_call(call: Callable[..., Any], args: tuple[Any, ...]) -> list[NativeMask]:
+    """Return the masks that a call draws without QSD; torch's own streams are left as they were."""
+    return masks_of_function(lambda: call(*args))
+
+
+def masks_of_function(run: Callable[[], Any]) -> list[NativeMask]:
+    """Return the masks that a function draws without QSD; torch's own streams are left alone."""
+    with torch.random.fork_rng():
+        return native_masks(run)
+
+
 @torch.compiler.disable  # which knows no generators
-def _generator(layer: Any, device: torch.device) -> torch.Generator | Key:
-    seed, calls = layer.seed_generator.next().tolist()
-    if isinstance(layer.seed, Key):
-        return layer.seed.fold_in(calls)
+def _next_generator(source: Source, device: torch.device) -> torch.Generator | Key:
+    seed, calls = source.generator.next().tolist()
+    if isinstance(source.seed, Key):
+        return source.seed.fold_in(calls)
     # Of 32 bits, since that is all that generators of CPUs take; the factor keeps the streams of
     # neighbouring seeds apart: they would meet only after a million calls.
     return torch.Generator(device).manual_seed((seed * 0x9E3779B1 + calls) % 2**32)

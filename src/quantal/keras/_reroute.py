@@ -2,100 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
 from keras import ops
 
 from quantal.dilution import Dilution
-from quantal.keras._find_sites import Node, walk
-from quantal.keras._layers import QSD, backend
+from quantal.keras._backend import backend
+from quantal.keras._draw import Source
+from quantal.keras._layers import QSD
+from quantal.keras._private_api import HeadsHook, ScoresHook, dropout_layer
+from quantal.keras._walk import Node, walk
 
-__all__ = ["DilutedAttention", "DilutedCell", "DilutedHeads", "mixin_of", "own", "rates"]
-
-
-@dataclass(frozen=True)
-class _Law:
-    """What a backend reads of a QSD layer, for a draw in a layer that is none."""
-
-    dilution: Dilution
-    seed: Any
-    seed_generator: Any
-    p_broadcast_dims: tuple[int, ...] = ()
-    _tables: None = None
-
-    @property
-    def rate(self) -> float:
-        return self.dilution.rate
-
-    @property
-    def alpha(self) -> float:
-        return self.dilution.alpha
+__all__ = ["DilutedCell", "DilutedHeads", "Rerouted", "gate_masks", "mixin_of", "rates"]
+__all__ += ["walk_without_options"]
 
 
-class _Diluted:
-    """A layer with an alpha for each option that is converted."""
+class Rerouted:
+    """A layer with an alpha for each option that is converted: what a mixin adds to its class."""
 
     _alphas: dict[str, float]
 
+    @staticmethod
+    def missing(layer: Any) -> str:
+        """Return why an option of this layer is out of reach, or nothing."""
+        return ""
+
     def _dilute(self, option: str, x: Any) -> Any:
         layer: Any = self
-        dilution = Dilution(getattr(layer, option), self._alphas[option])
+        law = Dilution(getattr(layer, option), self._alphas[option])
         generator = layer.seed_generator
         seed = getattr(layer, "seed", generator)  # which Attention of Keras 3.5 does not keep
-        return backend.dilute(_Law(dilution, seed, generator), x, ())
+        return backend.dilute(x, law, Source(seed, generator))
 
 
-class DilutedCell(_Diluted):
+class DilutedCell(Rerouted):
     """A recurrent cell with masks of QSD: one for all time steps, as Keras's own."""
 
     def get_dropout_mask(self, step_input: Any) -> Any:
-        self._draw("dropout", step_input)
-        return super().get_dropout_mask(step_input)  # type: ignore[misc]
+        return self._mask("dropout", step_input, super().get_dropout_mask)  # type: ignore[misc]
 
     def get_recurrent_dropout_mask(self, step_input: Any) -> Any:
-        self._draw("recurrent_dropout", step_input)
-        return super().get_recurrent_dropout_mask(step_input)  # type: ignore[misc]
+        native = super().get_recurrent_dropout_mask  # type: ignore[misc]
+        return self._mask("recurrent_dropout", step_input, native)
 
-    def _draw(self, option: str, step_input: Any) -> None:
-        """Put masks where the cell keeps those of the current sequence: it then draws none."""
-        kept = f"_{option}_mask"
-        there = getattr(self, kept, None) is not None
-        if there or option not in self._alphas or getattr(self, option) == 0:
-            return
-        count = getattr(self, "dropout_mask_count", None)  # one mask per gate, or one for all
-        masks = [self._dilute(option, ops.ones_like(step_input)) for _ in range(count or 1)]
-        setattr(self, kept, masks if count else masks[0])
+    def reset_dropout_mask(self) -> None:
+        super().reset_dropout_mask()  # type: ignore[misc]
+        self._masks().pop("dropout", None)
+
+    def reset_recurrent_dropout_mask(self) -> None:
+        super().reset_recurrent_dropout_mask()  # type: ignore[misc]
+        self._masks().pop("recurrent_dropout", None)
+
+    def _mask(self, option: str, step_input: Any, native: Callable[[Any], Any]) -> Any:
+        if option not in self._alphas or getattr(self, option) == 0:
+            return native(step_input)
+        masks = self._masks()
+        if option not in masks:
+            draw = lambda ones: self._dilute(option, ones)  # noqa: E731
+            masks[option] = gate_masks(self, step_input, draw)
+        return masks[option]
+
+    def _masks(self) -> dict[str, Any]:
+        """Return the masks of the current sequence; Keras need not track them."""
+        masks: dict[str, Any] = vars(self).setdefault("_diluted_masks", {})
+        return masks
 
 
-class DilutedAttention(_Diluted):
+def gate_masks(cell: Any, step_input: Any, draw: Callable[[Any], Any]) -> Any:
+    """Return the masks of a cell: one for all its gates or, in a list, one for each."""
+    count = getattr(cell, "dropout_mask_count", None)
+    ones = ops.ones_like(step_input)
+    return draw(ones) if count is None else [draw(ones) for _ in range(count)]
+
+
+class DilutedAttention(ScoresHook, Rerouted):
     """Attention, with dot products or additive, whose weights are diluted."""
 
-    def _apply_scores(
-        self, scores: Any, value: Any, scores_mask: Any = None, training: bool = False
-    ) -> Any:
-        layer: Any = super()
-        applied, weights = layer._apply_scores(scores, value, scores_mask)
-        if not training or "dropout" not in rates(self):
-            return applied, weights
-        weights = self._dilute("dropout", weights)
-        return ops.matmul(weights, value), weights
+    def _change_weights(self, weights: Any) -> Any:
+        return self._dilute("dropout", weights) if "dropout" in rates(self) else weights
 
 
-class DilutedHeads(_Diluted):
-    """Attention of many heads, whose dropout is a layer that is made by ``build``."""
+class DilutedHeads(HeadsHook, Rerouted):
+    """Attention of many heads, whose dropout is a layer."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
-        if name == "_dropout_layer":
-            from quantal.keras._swap import dilute_layer
+    def _change_dropout(self, layer: Any) -> None:
+        from quantal.keras._swap import swap_layer
 
-            dilute_layer(value, Dilution(value.rate, self._alphas["dropout"]))
+        swap_layer(layer, self._alphas["dropout"])
 
 
-def mixin_of(layer: Any) -> type[_Diluted] | None:
+def mixin_of(layer: Any) -> type[Rerouted] | None:
     """Return what makes a layer's option QSD; None if it has no such option."""
     if hasattr(layer, "get_dropout_mask"):  # of Keras's DropoutRNNCell, which is not public
         return DilutedCell
@@ -114,20 +112,18 @@ def rates(layer: Any) -> dict[str, float]:
     if mixin is DilutedCell:
         found = {name: getattr(layer, name) for name in ("dropout", "recurrent_dropout")}
     else:
-        inner = getattr(layer, "_dropout_layer", None)
+        inner = dropout_layer(layer)
         if type(inner) is QSD:  # the user's own
             return {}
-        option = getattr(layer, "_dropout", None)  # its name in MultiHeadAttention
-        option = layer.dropout if option is None else option
-        found = {"dropout": option if inner is None else inner.rate}
+        found = {"dropout": layer.dropout if inner is None else inner.rate}
     return {name: rate for name, rate in found.items() if rate > 0}
 
 
-def own(layer: Any) -> Iterator[Node]:
-    """Yield what `walk` does, without the dropout layers that are a layer's option."""
+def walk_without_options(layer: Any) -> Iterator[Node]:
+    """Yield what `walk` does, without the dropout layers that stand for a layer's option."""
     options = set()
     for node in walk(layer):
-        inner = getattr(node.layer, "_dropout_layer", None)
+        inner = dropout_layer(node.layer)
         if mixin_of(node.layer) is DilutedHeads and type(inner) is not QSD:
             options.add(id(inner))
         if id(node.layer) not in options:

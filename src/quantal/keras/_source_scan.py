@@ -2,85 +2,116 @@
 
 from __future__ import annotations
 
-import ast
-import functools
-import inspect
 import math
 import re
-import sys
-import textwrap
+from collections.abc import Iterable, Iterator
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import keras
 
-__all__ = ["Call", "calls"]
+from quantal._source_scan import UNKNOWN, Scanner, SourceCall
+from quantal.keras._walk import walk
 
-_FUNCTION = re.compile(r"(^|[._])dropout(\dd)?$")
-_LIBRARIES = {"keras", "quantal", "tensorflow", "torch", "jax", "flax", "builtins", "abc"}
+__all__ = ["NATIVE", "CodeReader", "InCode"]
+
+NATIVE = (keras.layers.Dropout, keras.layers.GaussianDropout, keras.layers.AlphaDropout)
+"""Keras's own layers that change units at random."""
+
+# keras.random.dropout, tf.nn.experimental.stateless_dropout, torch.nn.functional.dropout2d …
+_FUNCTION = re.compile(r"^(\w*_)?dropout(\dd|_v2)?_?$")
+_MAKING = ("__init__", "__new__", "__post_init__")
 _LATER = "made by build: build the model first, by a call or build(input_shape)"
 
 
-class Call(NamedTuple):
-    """One call of a function such as ``keras.random.dropout``."""
+class InCode(NamedTuple):
+    """Dropout in the code of a layer: what is called there, its rate, why it cannot be swapped."""
 
-    function: str
+    kind: str
     rate: float
     reason: str
+    function: FunctionType
 
 
-def calls(layer: Any) -> list[Call]:
-    """Return the calls of dropout functions in a layer's code, as far as it can be read.
+class CodeReader:
+    """Find dropout in the code of layers.
 
-    Functions are recognised by their name; calls of layers, ``self.dropout(x)``, are none. In a
-    layer that is not built yet, dropout layers made by its ``build`` are found, too.
+    Parameters
+    ----------
+    layers : iterable of layers
+        All layers of the model: dropout layers that are none of these are found in the code, too.
     """
-    if isinstance(layer, keras.layers.Lambda):
-        names = getattr(getattr(layer.function, "__code__", None), "co_names", ())
-        return [_call(n, math.nan, "in a Lambda") for n in names if _FUNCTION.search(n)]
-    classes = [cls for cls in type(layer).__mro__ if cls.__module__.split(".")[0] not in _LIBRARIES]
-    found = [call for cls in classes for call in _in_class(cls)]
-    return [c for c in found if not (layer.built and c.reason == _LATER)]
+
+    def __init__(self, layers: Iterable[Any]) -> None:
+        self._tracked = {id(layer) for layer in layers}
+        self._running = _scanner((*_MAKING, "build"))
+        self._building = _scanner(_MAKING)
+
+    def __call__(self, layer: Any) -> Iterator[InCode]:
+        """Yield what is in the code of one layer."""
+        owner = layer.function if isinstance(layer, keras.layers.Lambda) else layer
+        place = "a Lambda" if owner is not layer else type(layer).__name__
+        lines = set()
+        for call in self._running.calls(owner):
+            lines.add((call.function, call.line))
+            yield from self._in_call(call)
+        for function in self._running.unread(owner):
+            yield from _without_source(function, place)
+        if not layer.built:
+            for call in self._building.calls(owner):
+                if _makes_dropout(call) and (call.function, call.line) not in lines:
+                    yield InCode(call.written, _rate(call, 0), _LATER, call.function)
+
+    def _in_call(self, call: SourceCall) -> Iterator[InCode]:
+        if _makes_dropout(call):
+            reason = f"a layer made in {call.where}"
+            yield InCode(call.written, _rate(call, 0), reason, call.function)
+        elif isinstance(call.target, keras.layers.Layer):
+            if id(call.target) not in self._tracked:
+                for part in walk(call.target):
+                    if isinstance(part.layer, NATIVE) and not hasattr(part.layer, "alpha"):
+                        reason = f"a layer that Keras does not track, called in {call.where}"
+                        kind = type(part.layer).__name__
+                        yield InCode(kind, part.layer.rate, reason, call.function)
+        elif not call.followed and _is_dropout(call):
+            reason = f"a function called in {call.where}"
+            yield InCode(call.written, _rate(call, 1), reason, call.function)
 
 
-def _call(function: str, rate: float, where: str) -> Call:
-    return Call(function, rate, f"a function called {where}")
+def _scanner(construction: tuple[str, ...]) -> Scanner:
+    return Scanner(
+        libraries=frozenset({"keras", "quantal", "tensorflow", "torch", "jax", "flax"}),
+        apart=(keras.layers.Layer,),
+        entries=("call", "__call__"),
+        construction=construction,
+        assume={"training": True},
+    )
 
 
-@functools.cache
-def _in_class(cls: type) -> tuple[Call, ...]:
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
-    except (OSError, TypeError, SyntaxError):  # typed in, or compiled
-        return ()
-    known = set(vars(sys.modules[cls.__module__])) | _imported(tree)
-    found = []
-    for method in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
-        for node in ast.walk(method):
-            name = _name(node.func) if isinstance(node, ast.Call) else ""
-            if name.split(".")[0] not in known:  # a variable: layers are called by these
-                continue
-            if _FUNCTION.search(name):
-                found.append(_call(name, _rate(node), f"in {cls.__name__}.{method.name}"))
-            elif method.name == "build" and name.endswith("Dropout"):
-                found.append(Call(name, _rate(node), _LATER))
-    return tuple(found)
+def _makes_dropout(call: SourceCall) -> bool:
+    return isinstance(call.target, type) and issubclass(call.target, NATIVE)
 
 
-def _imported(tree: ast.AST) -> set[str]:
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
-    names = [alias.asname or alias.name for node in imports for alias in node.names]
-    return {name.split(".")[0] for name in names}
+def _is_dropout(call: SourceCall) -> bool:
+    """Whether a function drops units, by its name.
+
+    What cannot be told is taken for one only as ``package.dropout``: a plain variable of that name,
+    or an attribute of self, is most often a layer.
+    """
+    if call.target is not UNKNOWN:
+        return _FUNCTION.match(getattr(call.target, "__name__", "")) is not None
+    owner, _, name = call.written.rpartition(".")
+    return owner not in ("", "self") and _FUNCTION.match(name) is not None
 
 
-def _name(function: ast.expr) -> str:
-    if isinstance(function, ast.Attribute):
-        return f"{_name(function.value)}.{function.attr}"
-    return function.id if isinstance(function, ast.Name) else ""
+def _without_source(function: FunctionType, place: str) -> Iterator[InCode]:
+    """Yield what a function mentions that was typed in, or loaded from a file."""
+    for name in function.__code__.co_names:
+        if _FUNCTION.match(name):
+            reason = f"a function called in {place}, which has no source"
+            yield InCode(name, math.nan, reason, function)
 
 
-def _rate(call: Any) -> float:
-    given = [k.value for k in call.keywords if k.arg in ("rate", "p")]
-    first = 0 if _name(call.func).endswith("Dropout") else 1
-    given += call.args[first : first + 1]
-    value = given[0].value if given and isinstance(given[0], ast.Constant) else None
-    return float(value) if isinstance(value, int | float) else math.nan
+def _rate(call: SourceCall, position: int) -> float:
+    given = call.argument(position, "rate", "p")
+    return math.nan if given is None else given.number

@@ -34,8 +34,8 @@ class Spatial(QSD):
         p_broadcast_dims: Axes = (),
         **kwargs: Any,
     ) -> None:
-        layout = data_format or keras.config.image_data_format()
-        if layout not in _FORMATS:
+        layout = keras.config.image_data_format() if data_format is None else data_format
+        if not isinstance(layout, str) or layout not in _FORMATS:
             raise wrong_value("data_format", f"{_FORMATS[0]!r} or {_FORMATS[1]!r}", data_format)
         super().__init__(
             rate,
@@ -62,7 +62,7 @@ class Spatial(QSD):
 
 
 @keras.saving.register_keras_serializable(package="quantal")
-class SpatialQSD1D(Spatial):
+class SpatialQSD1D(Spatial, keras.layers.SpatialDropout1D):
     """QSD of whole feature maps of a (batch, steps, channels) input.
 
     Parameters
@@ -89,7 +89,7 @@ class SpatialQSD1D(Spatial):
 
 
 @keras.saving.register_keras_serializable(package="quantal")
-class SpatialQSD2D(Spatial):
+class SpatialQSD2D(Spatial, keras.layers.SpatialDropout2D):
     """QSD of whole feature maps of a (batch, rows, columns, channels) input.
 
     Parameters
@@ -113,7 +113,7 @@ class SpatialQSD2D(Spatial):
 
 
 @keras.saving.register_keras_serializable(package="quantal")
-class SpatialQSD3D(Spatial):
+class SpatialQSD3D(Spatial, keras.layers.SpatialDropout3D):
     """QSD of whole feature maps of an input with three spatial axes; see `SpatialQSD2D`.
 
     Examples

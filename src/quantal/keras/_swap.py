@@ -14,19 +14,21 @@ from typing import Any
 import keras
 
 from quantal.dilution import Dilution
-from quantal.keras._find_sites import walk
-from quantal.keras._layers import QSD
-from quantal.keras._reroute import mixin_of, own
+from quantal.keras._layers import QSD, alpha_from_json, alpha_to_json
+from quantal.keras._private_api import dropout_layer, unpickle_model
+from quantal.keras._reroute import mixin_of, walk_without_options
 from quantal.keras._spatial import Spatial, SpatialQSD1D, SpatialQSD2D, SpatialQSD3D
+from quantal.keras._walk import walk
 
 __all__ = [
     "LAYERS",
     "Converted",
     "alphas",
-    "dilute_layer",
-    "dilute_option",
     "mark_owners",
+    "put_back",
     "restore",
+    "swap_layer",
+    "swap_option",
 ]
 
 LAYERS: dict[type, type[QSD]] = {
@@ -39,7 +41,7 @@ LAYERS: dict[type, type[QSD]] = {
 
 @keras.saving.register_keras_serializable(package="quantal")
 class Converted:
-    """A layer that `convert` has changed."""
+    """A layer that `convert` has changed, or that contains one."""
 
     _original: type
     _added: tuple[str, ...] = ()
@@ -47,16 +49,22 @@ class Converted:
 
     def get_config(self) -> dict[str, Any]:
         """Return the configuration of the original layer, and what to convert in it."""
-        found = [[list(node.steps), alphas(node.layer)] for node in own(self)]
+        found = [(node.steps, alphas(node.layer)) for node in walk_without_options(self)]
+        written = [
+            [list(steps), {option: alpha_to_json(alpha) for option, alpha in by_option.items()}]
+            for steps, by_option in found
+            if by_option
+        ]
         with _as_it_was(self):
             layer = keras.saving.serialize_keras_object(self)
         layer.pop("compile_config", None)  # Keras saves it beside this configuration, too
-        return {"layer": layer, "alphas": [*(each for each in found if each[1]), *self._waiting]}
+        return {"layer": layer, "alphas": [*written, *self._waiting]}
 
     def __reduce__(self) -> Any:
-        # Keras pickles the file of a model, and a method of its class to read it: any model's does.
+        # Keras pickles the file of a model, and a method of its class to read it: pickle could not
+        # find this class, but any model's method will do.
         model: Any = super()
-        return keras.Model._unpickle_model, model.__reduce__()[1]
+        return unpickle_model, model.__reduce__()[1]
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
@@ -67,8 +75,8 @@ class Converted:
         layer = keras.saving.deserialize_keras_object(
             {**original, "config": {**original["config"], **changes}}
         )
-        if missing := _apply(layer, found):
-            become(layer, Unfinished)
+        if missing := _convert_again(layer, found):
+            change_class(layer, Unfinished)
             vars(layer)["_waiting"] = missing
         return layer
 
@@ -79,8 +87,8 @@ class Unfinished:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         layer: Any = self
         outputs = super().__call__(*args, **kwargs)  # type: ignore[misc]
-        missing = _apply(layer, vars(layer).pop("_waiting"))
-        become(layer)
+        missing = _convert_again(layer, vars(layer).pop("_waiting"))
+        change_class(layer)
         if missing:
             raise ValueError(f"layer {layer.name}: no dropout at {missing}, where it was saved")
         return outputs
@@ -90,32 +98,32 @@ def alphas(layer: Any) -> dict[str, float]:
     """Return the alphas of a layer by option, the option of a whole layer being ``""``."""
     if isinstance(layer, Converted) and isinstance(layer, QSD):
         return {"": layer.alpha}
-    inner = getattr(layer, "_dropout_layer", None)
+    inner = dropout_layer(layer)
     found = getattr(layer, "_alphas", {})
     return {"dropout": inner.alpha} if found and isinstance(inner, QSD) else dict(found)
 
 
-def dilute_layer(layer: Any, dilution: Dilution) -> None:
-    """Turn a dropout layer into one of QSD."""
+def swap_layer(layer: Any, alpha: float) -> None:
+    """Turn a dropout layer into one of QSD, of the same rate."""
     into = LAYERS[type(layer)]
     before = set(vars(layer))
-    become(layer, into)
+    change_class(layer, into)
     layer.p_broadcast_dims = layer.broadcast_dims = ()
     if issubclass(into, Spatial):
         layer.data_format = vars(layer).get("data_format", "channels_last")
         layer.broadcast_dims = into._spatial_axes(layer.data_format)
-    layer._begin(dilution)
+    layer._begin(Dilution(vars(layer)["rate"], alpha))
     layer._added = (*(set(vars(layer)) - before), "_added")
 
 
-def dilute_option(layer: Any, option: str, alpha: float) -> None:
-    """Turn an option of a layer into QSD."""
+def swap_option(layer: Any, option: str, alpha: float) -> None:
+    """Turn an option of a layer into QSD, of the same rate."""
     if "_alphas" not in vars(layer):
-        become(layer, mixin_of(layer))
-        vars(layer).update(_alphas={}, _added=("_alphas", "_added"))
+        change_class(layer, mixin_of(layer))
+        vars(layer).update(_alphas={}, _added=("_alphas", "_diluted_masks", "_added"))
     layer._alphas[option] = alpha
-    if inner := getattr(layer, "_dropout_layer", None):
-        dilute_layer(inner, Dilution(inner.rate, alpha))
+    if inner := dropout_layer(layer):
+        swap_layer(inner, alpha)
 
 
 def mark_owners(model: Any) -> None:
@@ -127,14 +135,14 @@ def mark_owners(model: Any) -> None:
         keras_model = isinstance(node.layer, keras.Model) and _is_keras(type(node.layer))
         within = any(isinstance(part.layer, Converted) for part in walk(node.layer))
         if within and not keras_model and not isinstance(node.layer, Converted):
-            become(node.layer)
+            change_class(node.layer)
 
 
 def _is_keras(cls: type) -> bool:
     return cls.__module__.split(".")[0] == "keras"
 
 
-def become(layer: Any, base: type | None = None) -> None:
+def change_class(layer: Any, base: type | None = None) -> None:
     """Change the class of a layer: to QSD, or to its own with the methods of ``base``."""
     original: type = getattr(type(layer), "_original", type(layer))
     mixin = mixin_of(layer) if "_alphas" in vars(layer) else None
@@ -162,12 +170,12 @@ def restore(layer: Any) -> None:
 
 def _restore_class(layer: Any) -> None:
     if isinstance(layer, QSD):
-        layer.__dict__["rate"] = layer.rate  # where Dropout has it, and QSD a property
+        layer.__dict__["rate"] = layer.rate  # an attribute of Dropout, and a property of QSD
     _set_class(layer, type(layer)._original)
 
 
 def _set_class(layer: Any, cls: type) -> None:
-    object.__setattr__(layer, "__class__", cls)  # not as the attribute that Keras would track
+    object.__setattr__(layer, "__class__", cls)  # Keras's own would try to track the class
 
 
 @contextmanager
@@ -183,18 +191,38 @@ def _as_it_was(layer: Any) -> Iterator[None]:
             _set_class(part, cls)
 
 
-def _apply(layer: Any, found: list[Any]) -> list[Any]:
+@contextmanager
+def put_back(model: Any) -> Iterator[None]:
+    """Have every layer of a model as it was afterwards: its class, and its attributes."""
+    before = [
+        (node.layer, type(node.layer), dict(vars(node.layer)), alphas(node.layer))
+        for node in walk(model)
+    ]
+    try:
+        yield
+    finally:
+        for layer, cls, attributes, by_option in before:
+            _set_class(layer, cls)
+            vars(layer).clear()
+            vars(layer).update(attributes)
+            if "_alphas" in attributes:
+                attributes["_alphas"].clear()
+                attributes["_alphas"].update(by_option)
+
+
+def _convert_again(layer: Any, found: list[Any]) -> list[Any]:
     """Convert what a configuration says, and return what is not there."""
-    nodes = {node.steps: node.layer for node in own(layer)}
+    nodes = {node.steps: node.layer for node in walk_without_options(layer)}
     missing = []
     for steps, by_option in found:
         part: Any = nodes.get(tuple(steps))
-        for option, alpha in by_option.items():
+        for option, written in by_option.items():
+            alpha = alpha_from_json(written)
             if type(part) not in LAYERS if option == "" else mixin_of(part) is None:
-                missing.append([steps, {option: alpha}])
+                missing.append([steps, {option: written}])
             elif option == "":
-                dilute_layer(part, Dilution(part.rate, alpha))
+                swap_layer(part, alpha)
             else:
-                dilute_option(part, option, alpha)
+                swap_option(part, option, alpha)
     mark_owners(layer)
     return missing

@@ -12,12 +12,13 @@ import tensorflow as tf
 from quantal._errors import FLOATING, wrong_type, wrong_value
 from quantal._granularity import Axes, coefficient_shapes
 from quantal.dilution import Dilution, Vary
-from quantal.keys import Key
+from quantal.keys import CELLS, Key
 from quantal.table import shared_table, table
 from quantal.tensorflow._random_bits import (
     Keys,
     Shape,
     Tensor,
+    UnknownRank,
     by_fours,
     cells,
     checked_source,
@@ -26,7 +27,8 @@ from quantal.tensorflow._random_bits import (
     look_up,
 )
 
-__all__ = ["check_input", "coefficients", "constants", "dilute", "multiply", "tables", "zeros"]
+__all__ = ["check_input", "coefficients", "constants", "dilute", "multiply", "table_shapes"]
+__all__ += ["tables", "zeros"]
 
 
 @tf.autograph.experimental.do_not_convert
@@ -58,7 +60,7 @@ def dilute(
         which ``tf.nn.dropout`` uses. From one seed or key come the same coefficients, eager, in a
         graph, under XLA, and on any device.
     training : bool
-        False returns x itself, as does a rate of 0.
+        False returns x itself, whatever it is, as does a rate of 0.
     vary, unit_mean
         As in `quantal.Dilution`.
     broadcast_dims : int or tuple of int
@@ -79,22 +81,35 @@ def dilute(
            [2.8753822, 0.       , 1.8864882, 0.       ]], dtype=float32)
     """
     dilution = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
-    given, x = x, tf.convert_to_tensor(x)
-    mask_shape, p_shape = check_input(x, broadcast_dims, p_broadcast_dims)
     rng = checked_source(rng)
+    if not isinstance(training, bool | np.bool_):
+        raise wrong_type("training", "True or False", training)
     if not training or dilution.rate == 0:
-        return given
+        return x
+    x = as_tensor(x)
+    mask_shape, p_shape = check_input(x, broadcast_dims, p_broadcast_dims)
     if dilution.rate == 1:
         return zeros(x)
     law = constants(dilution, p_shape is not None, x.device)
     return multiply(x, coefficients(law, mask_shape, p_shape, keys_of(rng)))
 
 
+def as_tensor(x: Any) -> Tensor:
+    """Return what TensorFlow can make a tensor of as one."""
+    try:
+        return tf.convert_to_tensor(x)
+    except (TypeError, ValueError, OverflowError):
+        raise wrong_type("x", FLOATING, type(x)) from None
+
+
 def multiply(x: Tensor, c: Tensor) -> Tensor:
-    """Return x·c in the dtype of x; half precision is multiplied in float32 and rounded once."""
+    """Return x·c in the dtype of x; half precision is multiplied in float32 and rounded once.
+
+    A dropped unit is 0, and so is its gradient, even if x or the gradient is infinite or NaN.
+    """
     wide = tf.float64 if x.dtype == tf.float64 else tf.float32
     c = tf.stop_gradient(c)  # or else all that it is made of would be kept for a gradient
-    y = tf.cast(tf.cast(x, wide) * tf.cast(c, wide), x.dtype)
+    y = tf.cast(tf.math.multiply_no_nan(tf.cast(x, wide), tf.cast(c, wide)), x.dtype)
     y.set_shape(x.shape)
     return y
 
@@ -111,9 +126,9 @@ def coefficients(
     if p_shape is None:
         values, threshold = law
         row = keys.level < threshold
-        return by_fours(lambda blocks: look_up(values, row, cells(keys.own, blocks)), mask_shape)
+        return by_fours(lambda count: look_up(values, row, cells(keys.own, count)), mask_shape)
     keep_below, values = law
-    cell = tf.cast(by_fours(lambda blocks: cells(keys.shared, blocks), p_shape), tf.int32)
+    cell = tf.cast(by_fours(lambda count: cells(keys.shared, count), p_shape), tf.int32)
     keep = levels(keys.own, mask_shape) < tf.gather(keep_below, cell)
     return tf.where(keep, tf.gather(values, cell), 0.0)
 
@@ -124,6 +139,13 @@ def tables(dilution: Dilution, shared: bool) -> tuple[Any, Any]:
         drawn = shared_table(dilution)
         return drawn.keep_below.astype(np.int64), drawn.values
     return table(dilution).values, np.int64(table(dilution).threshold)
+
+
+def table_shapes(shared: bool) -> list[tuple[tuple[int, ...], tf.DType]]:
+    """Return the shapes and dtypes of `tables`."""
+    if shared:
+        return [((CELLS,), tf.int64), ((CELLS,), tf.float32)]
+    return [((2, CELLS), tf.float32), ((), tf.int64)]
 
 
 @functools.lru_cache(maxsize=64)
@@ -142,6 +164,6 @@ def check_input(x: Tensor, shared: Axes, p_shared: Axes) -> tuple[Shape, Shape |
     if x.shape.rank is None:
         if shared != () or p_shared != ():
             raise wrong_value("x", "a tensor of known rank, to name axes of it", x.shape)
-        return tf.shape(x), None
+        return UnknownRank(tf.shape(x), tf.size(x)), None
     sizes = [tf.shape(x)[axis] if n is None else n for axis, n in enumerate(x.shape)]
     return coefficient_shapes(sizes, shared, p_shared)

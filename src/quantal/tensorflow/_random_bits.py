@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import tensorflow as tf
 
 from quantal._errors import wrong_type
 from quantal.keys import CELLS, Key, threefry2x32
 
-__all__ = ["Keys", "by_fours", "cells", "checked_source", "fold_in", "from_seed", "keys_of"]
-__all__ += ["levels", "look_up"]
+__all__ = ["Keys", "UnknownRank", "by_fours", "cells", "checked_source", "fold_in", "from_seed"]
+__all__ += ["keys_of", "levels", "look_up"]
 
 Tensor: TypeAlias = Any
-Shape: TypeAlias = tuple[int | Tensor, ...] | Tensor
+
+
+@dataclass(frozen=True)
+class UnknownRank:
+    """The shape of a tensor of unknown rank: the sizes of its axes, and their product."""
+
+    sizes: Tensor
+    count: Tensor
+
+
+Shape: TypeAlias = tuple[int | Tensor, ...] | UnknownRank
 
 _SOURCES = "a tf.random.Generator, a seed (two integers), a quantal.key or None"
 
@@ -30,13 +42,12 @@ class Keys(NamedTuple):
 
 def fold_in(key: Key, n: Tensor) -> Keys:
     """Return the keys of ``key.fold_in(n)``, where n may be known only in the graph."""
-    return Keys(*_descend(tf.constant([key.word0, key.word1], tf.uint32), tf.cast(n, tf.int64)))
+    return Keys(*_descend(_words_of(key), tf.cast(n, tf.int64)))
 
 
 def from_seed(seed: Tensor) -> Keys:
     """Return the keys of a pair of integers: those of ``quantal.key(first).fold_in(second)``."""
-    first, second = tf.unstack(tf.cast(seed, tf.int64))
-    return Keys(*_descend(tf.reverse(tf.bitcast(first, tf.uint32), [0]), second))
+    return Keys(*_descend_from_seed(tf.cast(seed, tf.int64)))
 
 
 def checked_source(rng: Any) -> Any:
@@ -45,7 +56,7 @@ def checked_source(rng: Any) -> Any:
         return rng
     try:
         seed = tf.convert_to_tensor(rng)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise wrong_type("rng", _SOURCES, rng) from None
     if not seed.dtype.is_integer or not seed.shape.is_compatible_with((2,)):
         raise wrong_type("rng", _SOURCES, rng)
@@ -56,18 +67,39 @@ def keys_of(rng: Any) -> Keys:
     """Return the keys of one call."""
     if isinstance(rng, Key):
         own, shared, call = rng.split(3)
-        words = tf.constant([[own.word0, own.word1], [shared.word0, shared.word1]], tf.uint32)
-        return Keys(words[0], words[1], tf.constant(call.level(), tf.int64))
+        return Keys(_words_of(own), _words_of(shared), tf.constant(call.level(), tf.int64))
     if isinstance(rng, tf.random.Generator):
-        rng = rng.make_seeds(1)[:, 0]
+        rng = _seed_from(rng)
     elif rng is None:
         rng = tf.random.uniform((2,), tf.int32.min, tf.int32.max, tf.int32)
     return from_seed(rng)
 
 
+def _words_of(key: Key) -> Tensor:
+    return tf.constant([key.word0, key.word1], tf.uint32)
+
+
+def _seed_from(generator: tf.random.Generator) -> Tensor:
+    """Return ``generator.make_seeds(1)[:, 0]``, for which that would wait for a GPU."""
+    size = {1: 2, 2: 1}[generator.algorithm]  # of the counter, in Philox and in Threefry
+    with tf.device("CPU:0"):  # where it is read
+        one = tf.constant(1, tf.uint64)
+    state = tf.bitcast(generator.skip(one), tf.uint64)
+    first = tf.raw_ops.StatelessRandomUniformFullIntV2(
+        shape=[1],
+        key=state[size : size + 1],
+        counter=state[:size],
+        dtype=tf.int64,
+        alg=generator.algorithm,
+    )
+    return tf.concat([first, tf.constant([0], tf.int64)], 0)
+
+
 def _compiled(*signature: tuple[tuple[int | None, ...], tf.DType]) -> Any:
     # XLA compiles these functions also within ordinary graphs and eager code. There, the cipher
     # would be a hundred passes over memory, and TensorFlow's gather is slower than its dropout.
+    # Besides, TensorFlow has no GPU kernels for some of what they do, and keeps some 32-bit
+    # integers in the memory of the host: in these functions, all is done by the device.
     return tf.function(
         input_signature=[tf.TensorSpec(*spec) for spec in signature],
         jit_compile=tf.test.is_built_with_xla() or None,
@@ -75,7 +107,7 @@ def _compiled(*signature: tuple[tuple[int | None, ...], tf.DType]) -> Any:
     )
 
 
-_KEY, _COUNTERS = ((2,), tf.uint32), ((None,), tf.int32)
+_KEY, _COUNT = ((2,), tf.uint32), ((), tf.int32)
 
 
 @_compiled(((2, CELLS), tf.float32), ((), tf.bool), ((None, 4), tf.uint16))
@@ -85,26 +117,32 @@ def look_up(values: Tensor, row: Tensor, cells: Tensor) -> Tensor:
     return tf.gather(tf.reshape(values, (-1,)), tf.cast(cells, tf.int32) + offset)
 
 
-def cells(key: Tensor, blocks: Tensor) -> Tensor:
-    """Return the four 16-bit cells of each block."""
+def cells(key: Tensor, count: int | Tensor) -> Tensor:
+    """Return the four 16-bit cells of each of the first blocks."""
     # Halved outside the compiled function, which would encipher anew for every half.
-    return tf.reshape(tf.bitcast(_words(key, blocks), tf.uint16), (-1, 4))
+    return tf.reshape(tf.bitcast(_words(key, count), tf.uint16), (-1, 4))
 
 
-@_compiled(_KEY, _COUNTERS)
-def _words(key: Tensor, blocks: Tensor) -> Tensor:
-    return tf.stack(_cipher(key, blocks), axis=-1)
+@_compiled(_KEY, _COUNT)
+def _words(key: Tensor, count: Tensor) -> Tensor:
+    return tf.stack(_cipher(key, count), axis=-1)
 
 
 def levels(key: Tensor, shape: Shape) -> Tensor:
     """Return integers out of range(LEVELS), as `Key.levels` does."""
-    size = _size(shape)
-    return tf.reshape(_levels(key, tf.range(_rounded(size)))[:size], shape)
+    rows, last, sizes = _rows(shape)
+    return tf.reshape(_levels(key, _rounded(rows * last))[: rows * last], sizes)
 
 
-@_compiled(_KEY, _COUNTERS)
-def _levels(key: Tensor, counters: Tensor) -> Tensor:
-    return _level(*_cipher(key, counters))
+@_compiled(_KEY, _COUNT)
+def _levels(key: Tensor, count: Tensor) -> Tensor:
+    return _level(*_cipher(key, count))
+
+
+@_compiled(((2,), tf.int64))
+def _descend_from_seed(seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    low, high = tf.unstack(tf.bitcast(seed[0], tf.uint32))
+    return _descend.python_function(tf.stack([high, low]), seed[1])
 
 
 @_compiled(_KEY, ((), tf.int64))
@@ -125,8 +163,9 @@ def _descend(key: Tensor, n: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return keys[0], keys[1], _level(*drawn)[2]
 
 
-def _cipher(key: Tensor, counters: Tensor) -> tuple[Tensor, Tensor]:
-    low = tf.cast(counters, tf.uint32)
+def _cipher(key: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+    """Encipher the first counters; XLA compiles for each count, which is a constant to it."""
+    low = tf.cast(tf.range(count), tf.uint32)
     return threefry2x32((key[0], key[1]), (tf.zeros_like(low), low), _rotate)
 
 
@@ -140,17 +179,21 @@ def _rotate(x: Tensor, places: int) -> Tensor:
     return tf.bitwise.left_shift(x, left) | tf.bitwise.right_shift(x, right)
 
 
-def by_fours(draw: Callable[[Tensor], Tensor], shape: Shape) -> Tensor:
-    """Draw by blocks of four units, in the layout of `Key.indices`."""
-    lengths = (1, *shape) if isinstance(shape, tuple) else tf.concat([[1], shape], 0)
-    rows, last = _size(lengths[:-1]), lengths[-1]
+def by_fours(draw: Callable[[int | Tensor], Tensor], shape: Shape) -> Tensor:
+    """Draw so many blocks of four units, in the layout of `Key.indices`."""
+    rows, last, sizes = _rows(shape)
     per_row = -(-last // 4)
-    drawn = draw(tf.range(_rounded(rows * per_row)))[: rows * per_row]
-    return tf.reshape(tf.reshape(drawn, (rows, 4 * per_row))[:, :last], shape)
+    drawn = draw(_rounded(rows * per_row))[: rows * per_row]
+    return tf.reshape(tf.reshape(drawn, (rows, 4 * per_row))[:, :last], sizes)
 
 
-def _size(shape: Shape) -> int | Tensor:
-    return math.prod(shape) if isinstance(shape, tuple) else tf.reduce_prod(shape)
+def _rows(shape: Shape) -> tuple[int | Tensor, int | Tensor, Any]:
+    """Return the number of rows, the length of each, and the sizes of all axes."""
+    if isinstance(shape, tuple):
+        *rows, last = shape or (1,)
+        return math.prod(rows), last, shape
+    last = tf.concat([[1], shape.sizes], 0)[-1]
+    return shape.count // tf.maximum(last, 1), last, shape.sizes
 
 
 def _rounded(count: int | Tensor) -> int | Tensor:
@@ -158,6 +201,9 @@ def _rounded(count: int | Tensor) -> int | Tensor:
     if isinstance(count, int):
         step = 1 << max(count.bit_length() - 4, 0)
     else:
-        octave = tf.floor(tf.math.log(tf.cast(count, tf.float64)) / math.log(2))
-        step = tf.cast(2 ** tf.maximum(octave - 3, 0), tf.int32)
+        # The largest power of two that goes eight times into it, by 32-bit integers alone: these
+        # TensorFlow keeps on the host, where the size is needed.
+        powers = 2 ** np.arange(28, dtype=np.int32)
+        step = tf.reduce_max(powers * tf.minimum(count // (8 * powers), 1))
+        step = tf.maximum(step, 1)
     return -(-count // step) * step

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import Tensor
 
+from quantal.dilution import Dilution
+from quantal.torch._blocks import in_blocks
 from quantal.torch._functional import dilute
+from quantal.torch._fused import multiply_by_seed
+from quantal.torch._tables import tables
 
 __all__ = ["multi_head_attention_forward", "scaled_dot_product_attention"]
 
@@ -34,12 +40,9 @@ def scaled_dot_product_attention(
     if enable_gqa:
         groups = query.shape[-3] // key.shape[-3]
         key, value = (x.repeat_interleave(groups, dim=-3) for x in (key, value))
-    if is_causal:
-        attn_mask = _causal(query, key)
-    elif attn_mask is not None and attn_mask.dtype == torch.bool:
-        attn_mask = _forbidding(~attn_mask, query.dtype)
-    weights = _weights(query, key, attn_mask, scale)
-    return dilute(weights, dropout_p, alpha) @ value
+    masks = () if attn_mask is None or is_causal else (attn_mask,)
+    how = _Attention(dropout_p, alpha, scale=scale, causal=is_causal, allowing=True)
+    return in_blocks(how.output, query, key, value, masks)
 
 
 def multi_head_attention_forward(
@@ -89,38 +92,90 @@ def multi_head_attention_forward(
     if add_zero_attn:
         k, v = (F.pad(x, (0, 0, 0, 1)) for x in (k, v))
 
-    mask = None
-    if is_causal and key_padding_mask is None and not need_weights:
-        mask = _causal(q, k)  # as torch does: here it takes the hint for the mask
-    elif attn_mask is not None:
-        if attn_mask.dim() == 3:
-            attn_mask = attn_mask.unflatten(0, (batch, num_heads))
-        mask = _forbidding(attn_mask, q.dtype)
+    # As torch does: without weights or padding, it takes the hint for the mask.
+    causal = is_causal and key_padding_mask is None and not need_weights
+    masks = []
+    if attn_mask is not None and not causal:
+        masks += [attn_mask.unflatten(0, (batch, num_heads)) if attn_mask.dim() == 3 else attn_mask]
     if key_padding_mask is not None:
-        padding = _forbidding(key_padding_mask, q.dtype).view(batch, 1, 1, -1)
-        mask = padding if mask is None else mask + padding
-    if mask is not None:  # what was added to the keys may be seen by all
-        mask = F.pad(mask, (0, k.shape[-2] - mask.shape[-1]))
+        masks += [key_padding_mask.view(batch, 1, 1, -1)]
 
-    weights = dilute(_weights(q, k, mask), dropout_p, alpha, training=training)
-    output = F.linear((weights @ v).permute(2, 0, 1, 3).flatten(2), out_proj_weight, out_proj_bias)
-    if not batched:
-        output, weights = output.squeeze(1), weights.squeeze(0)
+    # What was added to the keys may be seen by all.
+    if added := k.shape[-2] - key.shape[0]:
+        masks = [F.pad(mask, (0, added)) for mask in masks]
+    how = _Attention(dropout_p, alpha, training, causal=causal)
+    if need_weights:
+        weights = how.weights(q, k, masks)
+        output = weights @ v
+    else:
+        output = in_blocks(how.output, q, k, v, masks)
+    output = F.linear(output.permute(2, 0, 1, 3).flatten(2), out_proj_weight, out_proj_bias)
+    output = output if batched else output.squeeze(1)
     if not need_weights:
         return output, None
+    weights = weights if batched else weights.squeeze(0)
     return output, weights.mean(dim=-3) if average_attn_weights else weights
 
 
-def _causal(query: Tensor, key: Tensor) -> Tensor:
-    shape = query.shape[-2], key.shape[-2]
-    later = torch.ones(shape, dtype=torch.bool, device=query.device).triu(1)
-    return _forbidding(later, query.dtype)
+@dataclass(frozen=True)
+class _Attention:
+    """Attention with QSD on its weights: all of it that is not a tensor.
+
+    ``allowing`` says that boolean masks are true where queries may look, not where they may not.
+    """
+
+    rate: float
+    alpha: float
+    training: bool = True
+    scale: float | None = None
+    causal: bool = False
+    allowing: bool = False
+
+    def output(
+        self,
+        seed: Tensor | None,
+        first: int,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *masks: Tensor,
+    ) -> Tensor:
+        """Return the output for queries of which the first has that number."""
+        return self.weights(query, key, masks, seed, first) @ value
+
+    def weights(
+        self,
+        query: Tensor,
+        key: Tensor,
+        masks: Sequence[Tensor],
+        seed: Tensor | None = None,
+        first: int = 0,
+    ) -> Tensor:
+        """Return the weights after dilution, drawn from a seed or from torch's own stream."""
+        weights = _weights(query, key, self._added(query, key, masks, first), self.scale)
+        if seed is None or not self.training or self.rate in (0, 1):
+            return dilute(weights, self.rate, self.alpha, training=self.training)
+        looked_up = tables(Dilution(self.rate, self.alpha), False, weights.device)
+        return multiply_by_seed(weights, looked_up, weights.shape, seed)
+
+    def _added(
+        self, query: Tensor, key: Tensor, masks: Sequence[Tensor], first: int
+    ) -> Tensor | None:
+        """Return one mask, to be added to the scores."""
+        total = None
+        if self.causal:
+            shape = query.shape[-2], key.shape[-2]
+            later = torch.ones(shape, dtype=torch.bool, device=query.device).triu(first + 1)
+            total = _forbidding(later, query.dtype)
+        for mask in masks:
+            if mask.dtype == torch.bool:
+                mask = _forbidding(~mask if self.allowing else mask, query.dtype)
+            total = mask if total is None else total + mask
+        return total
 
 
 def _forbidding(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a mask that is added to the scores; a boolean one says where not to look."""
-    if mask.dtype != torch.bool:
-        return mask
+    """Return a mask that is added to the scores, from one that says where not to look."""
     return torch.zeros_like(mask, dtype=dtype).masked_fill(mask, -torch.inf)
 
 

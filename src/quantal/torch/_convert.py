@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
+import functools
 from collections.abc import Sequence
 from typing import TypeVar
 
 import torch
 from torch import nn
 
-from quantal._selection import Alpha, Pattern, Selection
+from quantal._selection import Alpha, Pattern, Place, Selection
 from quantal.dilution import Dilution
-from quantal.torch._find_sites import Place, places
-from quantal.torch._swap import layer_for, reroute, restore, to_qsd
+from quantal.torch._find_sites import places
+from quantal.torch._swap import Change, reroute, restore, to_qsd
 
 __all__ = ["convert", "revert"]
 
@@ -22,7 +21,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 def convert(
     model: Model,
-    alpha: Alpha,
+    alpha: Alpha | None = None,
     *,
     include: Pattern = None,
     exclude: Pattern = None,
@@ -56,23 +55,15 @@ def convert(
       (1): QSD(p=0.2, alpha=0.2, inplace=False)
     )
     """
-    selection = Selection(alpha, include, exclude, strict)
-    native = [place for place in places(model) if place.site.alpha is None]
-    chosen = [place for place in native if selection(place.site.name, place.module)]
-    left = [place for place in native if not selection(place.site.name, place.module)]
-    reached, unreached = [], []
-    for place in chosen:
-        if reason := place.site.unreached or _why_not(place, chosen, left, selection):
-            unreached.append(dataclasses.replace(place.site, unreached=reason))
-        else:  # the law now, since a wrong alpha must be found while nothing has changed
-            reached.append((place, _law(place.site.rate, selection)))
-    selection.settle([place.site.name for place, _ in reached], unreached)
+    why_not = functools.partial(_why_not, callable(alpha))
+    chosen = Selection(alpha, include, exclude, strict).choose(places(model), why_not)
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    for place, law in reached:
-        if layer := layer_for(place.module):
-            to_qsd(place.module, layer, law, device)
+    for place, alpha_here in chosen:
+        change: Change = place.how
+        if change.layer is None:
+            reroute(place.module, change.route, alpha_here)
         else:
-            reroute(place.module, place.through, law.alpha)
+            to_qsd(place.module, change.layer, Dilution(place.site.rate, alpha_here), device)
     return model
 
 
@@ -92,22 +83,24 @@ def revert(model: Model) -> Model:
 
 
 def _why_not(
-    place: Place, chosen: Sequence[Place], left: Sequence[Place], selection: Selection
+    by_rate: bool, place: Place, chosen: Sequence[Place], left_out: Sequence[Place]
 ) -> str:
-    """Return why a place in the code of a module cannot be converted, or nothing."""
-    if layer_for(place.module):
+    """Return why a place in the code of a module cannot be converted, or nothing.
+
+    ``by_rate`` says that alpha is a function of the rate.
+    """
+    change: Change = place.how
+    if change.layer is not None:
         return ""
     inside = set(place.module.modules())
-    for other in left:
-        if other.module in inside and other.through == place.through:
+    for other in left_out:
+        if other.module in inside and _name(other) == change.route.name:
             return f"{other.site.name} within it is left out, and calls the same function"
-    key = (place.module, place.through)
-    rates = {other.site.rate for other in chosen if (other.module, other.through) == key}
-    if callable(selection.alpha) and (len(rates) > 1 or math.isnan(place.site.rate)):
+    here = [o for o in chosen if o.module is place.module and _name(o) == change.route.name]
+    if by_rate and len({other.site.rate for other in here}) > 1:
         return "its rate is known only when it runs: alpha must be a number here"
     return ""
 
 
-def _law(rate: float, selection: Selection) -> Dilution:
-    """Return the law for a rate; where it is known only when it runs, alpha alone counts."""
-    return selection.dilution(0.5 if math.isnan(rate) else rate)
+def _name(place: Place) -> str:
+    return place.how.route.name if place.how else ""

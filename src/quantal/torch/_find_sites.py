@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any
 
 import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import nn
-from torch.nn.modules.dropout import _DropoutNd
 
 from quantal._errors import wrong_type
+from quantal._selection import Place
+from quantal._source_scan import Scanner
 from quantal.sites import Site, Sites
-from quantal.torch._layers import QSD
-from quantal.torch._source_scan import calls
-from quantal.torch._swap import Rerouted, layer_for
+from quantal.torch._layers import DilutionLayer
+from quantal.torch._private_api import is_dropout
+from quantal.torch._reroute import ROUTES, Route
+from quantal.torch._source_scan import calls, new_scanner
+from quantal.torch._swap import Change, Rerouted, layer_change
 
-__all__ = ["Place", "places", "sites"]
-
-
-class Place(NamedTuple):
-    """A site, its module, and the function of torch through which it draws, by its name."""
-
-    site: Site
-    module: nn.Module
-    through: str = ""
+__all__ = ["places", "sites"]
 
 
 def sites(model: nn.Module) -> Sites:
@@ -43,6 +39,7 @@ def sites(model: nn.Module) -> Sites:
 
     Examples
     --------
+    >>> from quantal.torch import QSD
     >>> sites(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1), QSD(0.5, 1.0)))
     name  kind     rate  alpha  mean gain
     1     Dropout  0.1   -      1
@@ -53,48 +50,66 @@ def sites(model: nn.Module) -> Sites:
 
 
 def places(model: nn.Module) -> Iterator[Place]:
-    """Walk through the places of a model."""
+    """Walk through the places of a model; where one can be converted, ``how`` is a `Change`."""
     if not isinstance(model, nn.Module):
         raise wrong_type("model", "a torch.nn.Module", model)
+    scanner = new_scanner()
     for name, module in model.named_modules():
         kind = type(module).__name__
         if isinstance(module, torch.jit.ScriptModule):
             if _drops(module):
                 reason = "scripted code cannot be changed: convert before torch.jit.script"
                 yield Place(Site(name, module.original_name, math.nan, None, reason), module)
-        elif isinstance(module, QSD):
+        elif isinstance(module, DilutionLayer):
             yield Place(Site.of(name, kind, module.dilution), module)
-        elif layer := layer_for(module):
-            # The function that each of these layers calls has the name of the layer.
-            yield Place(
-                Site(name, kind, module.p), module, layer.__name__.replace("QSD", "dropout")
-            )
+        elif change := layer_change(module):
+            yield Place(Site(name, kind, module.p), module, change)
         elif isinstance(module, nn.AlphaDropout | nn.FeatureAlphaDropout):
             reason = "this layer follows a law other than dropout's"
             yield Place(Site(name, kind, module.p, None, reason), module)
         else:
-            yield from _without_a_layer(name, module)
+            yield from _without_a_layer(name, module, scanner)
 
 
-def _without_a_layer(name: str, module: nn.Module) -> Iterator[Place]:
+def _without_a_layer(name: str, module: Any, scanner: Scanner) -> Iterator[Place]:
     """Walk through dropout that is an option of a module, or a call in its code."""
-    alphas = module._qsd_alphas if isinstance(module, Rerouted) else {}
-    kind, through = type(module).__name__, ""
-    if isinstance(module, nn.MultiheadAttention):
-        through = "multi_head_attention_forward"
-    elif isinstance(module, nn.RNNBase) and module.num_layers > 1:  # with one, no layer is between
-        through = module.mode.lower()
-    if through and module.dropout:
-        yield Place(Site(name, kind, module.dropout, alphas.get(through)), module, through)
-    found = calls(module)
+    kind = type(module).__name__
+    if function := _function_of_option(module):
+        route = ROUTES[function]
+        site = Site(name, kind, module.dropout, _alpha(module, route))
+        yield Place(site, module, Change(route))
+    found = calls(module, scanner)
     for call in found:
-        alpha = alphas.get(call.through)
         where = f"{name}.forward".lstrip(".")
+        alpha = call.route and _alpha(module, call.route)
         site = Site(where, call.written, call.rate, alpha, call.unreached)
-        yield Place(site, module, call.through)
-    if isinstance(module, _DropoutNd) and not found:
+        yield Place(site, module, call.route and Change(call.route))
+    if is_dropout(module) and not found:
         reason = "its forward is its own, and no call in it is known"
         yield Place(Site(name, kind, module.p, None, reason), module)
+
+
+_RECURRENT = {
+    "LSTM": torch.lstm,
+    "GRU": torch.gru,
+    "RNN_TANH": torch.rnn_tanh,
+    "RNN_RELU": torch.rnn_relu,
+}
+
+
+def _function_of_option(module: nn.Module) -> Any:
+    """Return the function that drops units for a module whose option ``dropout`` is on."""
+    if isinstance(module, nn.MultiheadAttention) and module.dropout:
+        return F.multi_head_attention_forward
+    # With one layer, there is nothing between the layers to drop.
+    if isinstance(module, nn.RNNBase) and module.num_layers > 1 and module.dropout:
+        return _RECURRENT[module.mode]
+    return None
+
+
+def _alpha(module: nn.Module, route: Route) -> float | None:
+    """Return the alpha that a module has for a function in its code; None if it is not QSD."""
+    return module._qsd_alphas.get(route.name) if isinstance(module, Rerouted) else None
 
 
 def _drops(module: torch.jit.ScriptModule) -> bool:

@@ -1,22 +1,33 @@
-"""`dilute` for tensors, and the steps that the layers share with it."""
+"""`dilute` for tensors, and the checks of arguments that the layers share with it."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from quantal._errors import FLOATING, wrong_type, wrong_value
 from quantal._granularity import Axes, coefficient_shapes
 from quantal.dilution import Dilution, Vary
 from quantal.keys import Key
-from quantal.torch._multiply import multiply, zeros
-from quantal.torch._portable_bits import portable
-from quantal.torch._random_bits import Native, draw, draw_by_key_in_graph
-from quantal.torch._tables import Tables, tables, tables_in_graph
+from quantal.torch._apply import apply_coefficients, zeros
+from quantal.torch._private_api import Code, in_backward_pass, kind_of_code
+from quantal.torch._special_tensors import has_its_own_way, in_its_own_way
+from quantal.torch._tables import DeviceTables, tables, tables_in_graph
 
-__all__ = ["check_generator", "check_input", "dilute", "spread"]
+__all__ = [
+    "check_axes",
+    "check_generator",
+    "check_input",
+    "check_tensor",
+    "dilute",
+    "number",
+    "refuse_recomputation",
+]
 
 
 def dilute(
@@ -37,7 +48,7 @@ def dilute(
     Parameters
     ----------
     x : Tensor
-        A floating-point tensor on any device.
+        A floating-point tensor on any device; where nothing is drawn, any tensor.
     rate, alpha, vary, unit_mean
         As in `quantal.Dilution`.
     generator : torch.Generator, quantal.key or None
@@ -57,46 +68,52 @@ def dilute(
     tensor([[0.6197, 3.8779, 0.0000, 0.0000],
             [2.8754, 0.0000, 1.8865, 0.0000]])
     """
+    if type(x) is not Tensor and has_torch_function_unary(x):  # torch.fx and others look on
+        return handle_torch_function(
+            dilute, (x,), x, rate, alpha, generator=generator, training=training, vary=vary,
+            unit_mean=unit_mean, broadcast_dims=broadcast_dims, p_broadcast_dims=p_broadcast_dims,
+            inplace=inplace,
+        )  # fmt: skip
+    rate, alpha = number(rate), number(alpha)
     law = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
-    mask_shape, p_shape = check_input(x, broadcast_dims, p_broadcast_dims)
+    check_tensor(x)
     check_generator(generator)
+    if not isinstance(training, bool):
+        raise wrong_type("training", "True or False", training)
     if not training or law.rate == 0:
+        check_axes(x, broadcast_dims, p_broadcast_dims)
         return x
+    code = kind_of_code(x)
+    if code is not Code.EAGER and has_its_own_way(x, code):
+        options: dict[str, Any] = {"vary": vary, "unit_mean": unit_mean}
+        options |= {"broadcast_dims": broadcast_dims, "p_broadcast_dims": p_broadcast_dims}
+        again = functools.partial(
+            dilute, rate=rate, alpha=alpha, generator=generator, inplace=inplace, **options
+        )
+        return in_its_own_way(x, again, broadcast_dims, p_broadcast_dims, inplace)
+    mask_shape, p_shape = check_input(x, broadcast_dims, p_broadcast_dims)
     if law.rate == 1:
         return zeros(x, inplace)
     shared = p_shape is not None
     if torch.compiler.is_compiling():
-        made = Tables(*tables_in_graph(rate, alpha, vary, unit_mean, shared, x.device))
+        looked_up = DeviceTables(*tables_in_graph(rate, alpha, vary, unit_mean, shared, x.device))
     else:
-        made = tables(law, shared, x.device)
-    return spread(x, made, mask_shape, p_shape, generator, None, inplace)
+        looked_up = tables(law, shared, x.device)
+        if isinstance(generator, torch.Generator):
+            refuse_recomputation(generator)
+    return apply_coefficients(x, looked_up, mask_shape, p_shape, generator, inplace, code)
 
 
-def spread(
-    x: Tensor,
-    made: Tables,
-    mask_shape: tuple[int, ...],
-    p_shape: tuple[int, ...] | None,
-    generator: torch.Generator | Key | None,
-    calls: Tensor | None,
-    inplace: bool,
-) -> Tensor:
-    """Draw coefficients and multiply by them; ``calls``, in a graph, is folded into a key."""
-    if isinstance(generator, torch.Generator) and torch.compiler.is_compiling():
-        # No graph knows generators: this breaks it, and one that must be whole is torch's error.
-        # (A decorator would load the compiler at import.)
-        outside = torch.compiler.disable(draw)
-        drawn: tuple[Tensor, Tensor] = outside(
-            made, mask_shape, p_shape, Native(generator, x.device)
-        )
-    elif not isinstance(generator, Key):
-        drawn = draw(made, mask_shape, p_shape, Native(generator, x.device))
-    elif torch.compiler.is_compiling():
-        words = generator.word0, generator.word1
-        drawn = draw_by_key_in_graph(made, mask_shape, p_shape, *words, calls)
-    else:
-        drawn = draw(made, mask_shape, p_shape, portable(generator, x.device))
-    return multiply(x, made, *drawn, mask_shape, inplace)
+def check_tensor(x: Any) -> None:
+    """Refuse what is no tensor."""
+    if not isinstance(x, Tensor):
+        raise wrong_type("x", "a torch.Tensor", type(x))
+
+
+def check_axes(x: Tensor, broadcast_dims: Axes, p_broadcast_dims: Axes) -> None:
+    """Refuse axes that x does not have; for where nothing is drawn, and any x goes."""
+    if not broadcast_dims == () == p_broadcast_dims:
+        coefficient_shapes((1,) * x.ndim, broadcast_dims, p_broadcast_dims)
 
 
 def check_input(
@@ -108,17 +125,25 @@ def check_input(
     return coefficient_shapes(x.shape, broadcast_dims, p_broadcast_dims)
 
 
-def check_generator(generator: Any, counted: bool = False) -> None:
-    """Refuse what is no source of randomness, or cannot draw again what it has drawn before.
+def number(value: Any) -> Any:
+    """Return the number in an array or tensor without axes; anything else as it is."""
+    if isinstance(value, (Tensor, np.ndarray)) and value.ndim == 0:
+        return value.item()
+    return value
 
-    ``counted`` says that a key stands for a different draw in every call.
-    """
-    if not isinstance(generator, torch.Generator | Key | None):
+
+def check_generator(generator: Any) -> None:
+    """Refuse what is no source of randomness."""
+    if generator is not None and not isinstance(generator, (torch.Generator, Key)):
         raise wrong_type("generator", "a torch.Generator, a quantal.key or None", generator)
-    if generator is None or (isinstance(generator, Key) and not counted):
-        return
-    # A forward pass inside a backward pass is activation checkpointing, which restores only
-    # torch's own streams: this would be another draw than the first, and a wrong gradient.
-    if not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1:
+
+
+def refuse_recomputation(generator: torch.Generator | Key) -> None:
+    """Refuse a source that cannot draw again what it has drawn before, where this is wanted.
+
+    A forward pass inside a backward pass is activation checkpointing, which restores only torch's
+    own streams: this would be another draw than the first, and a wrong gradient.
+    """
+    if in_backward_pass():
         expected = "None, or dilute with a key, where a checkpoint recomputes the forward pass"
         raise wrong_value("generator", expected, generator)

@@ -1,4 +1,4 @@
-"""The QSD layer, which takes the place of ``torch.nn.Dropout``."""
+"""The QSD layer, which takes the place of ``torch.nn.Dropout``, and what all layers share."""
 
 from __future__ import annotations
 
@@ -8,30 +8,256 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.nn.modules.dropout import _DropoutNd
+from torch import Tensor, nn
 
+from quantal._errors import wrong_type, wrong_value
 from quantal._granularity import Axes
 from quantal.dilution import Dilution, Vary
-from quantal.keys import Key
-from quantal.torch._functional import check_generator, check_input, spread
-from quantal.torch._multiply import zeros
-from quantal.torch._tables import Tables, tables
+from quantal.keys import Key, _integer
+from quantal.torch._apply import apply_coefficients, zeros
+from quantal.torch._draws import COUNTING
+from quantal.torch._functional import (
+    check_axes,
+    check_generator,
+    check_input,
+    check_tensor,
+    dilute,
+    number,
+    refuse_recomputation,
+)
+from quantal.torch._private_api import Code, kind_of_code, modes_active
+from quantal.torch._special_tensors import has_its_own_way, in_its_own_way
+from quantal.torch._tables import DeviceTables, tables
 
-__all__ = ["QSD"]
+__all__ = ["QSD", "DilutionLayer"]
 
 
-class QSD(_DropoutNd):
+class DilutionLayer(nn.Module):
+    """What `QSD`, `QSD1d`, `QSD2d` and `QSD3d` share: all but the axes that share a coefficient.
+
+    Each of them is also a subclass of the layer of torch whose place it takes, so that code which
+    looks for dropout finds it.
+    """
+
+    _own_dims: tuple[int, ...] = ()
+    _native: type[nn.Module] | None = None  # what `convert` has found here
+    _tables: DeviceTables
+    inplace: bool
+
+    def __init__(
+        self,
+        p: float | None = None,
+        alpha: float | None = None,
+        inplace: bool = False,
+        *,
+        rate: float | None = None,
+        vary: Vary = "pq",
+        unit_mean: bool = False,
+        broadcast_dims: Axes = (),
+        p_broadcast_dims: Axes = (),
+        generator: torch.Generator | Key | None = None,
+    ) -> None:
+        nn.Module.__init__(self)  # that of torch's layer would set p before alpha is known
+        if p is not None and rate is not None:
+            raise wrong_value("rate", "p or rate, not both", rate)
+        if p is None:
+            p = 0.5 if rate is None else rate
+        check_generator(generator)
+        self.inplace = inplace
+        self.broadcast_dims = broadcast_dims
+        self.p_broadcast_dims = p_broadcast_dims
+        self.generator = generator
+        self.calls = 0
+        self._device = torch.device("cpu")
+        self.dilution = Dilution(number(p), number(alpha), vary=vary, unit_mean=unit_mean)
+
+    # --- parameters ----------------------------------------------------------------------------
+
+    @property
+    def dilution(self) -> Dilution:
+        """The law of the coefficients."""
+        return self._dilution
+
+    @dilution.setter
+    def dilution(self, law: Dilution) -> None:
+        if not isinstance(law, Dilution):
+            raise wrong_type("dilution", "a quantal.Dilution", law)
+        self._dilution = law
+        # All that `forward` reads are tensors and this, so a new law needs no new graph.
+        self._limit = law.rate if law.rate in (0, 1) else None
+        self._make_tables(self._device)
+
+    @property
+    def p(self) -> float:
+        """The probability that a unit is dropped."""
+        return self._dilution.rate
+
+    @p.setter
+    def p(self, rate: float) -> None:
+        self.dilution = dataclasses.replace(self._dilution, rate=number(rate))
+
+    rate = p
+
+    @property
+    def alpha(self) -> float:
+        """The homogeneity."""
+        return self._dilution.alpha
+
+    @alpha.setter
+    def alpha(self, alpha: float) -> None:
+        self.dilution = dataclasses.replace(self._dilution, alpha=number(alpha))
+
+    @property
+    def calls(self) -> int:
+        """How many draws a portable key has served; set it to resume a run."""
+        return int(self._count)
+
+    @calls.setter
+    def calls(self, count: int) -> None:
+        # One number in two guises: eager code must not meet torch.func, which forbids in-place
+        # operations on what a function captures, and a graph takes nothing but tensors.
+        self._count = np.array(_integer("calls", count, 32), np.int64)
+        with torch.inference_mode(False):  # it may count in training next
+            self._calls = torch.from_numpy(self._count)
+
+    def extra_repr(self) -> str:
+        """Return the parameters in torch's habit; those of granularity only if they are set."""
+        text = f"p={self.p}, alpha={self.alpha}, inplace={self.inplace}"
+        more = {"vary": self.dilution.vary, "unit_mean": self.dilution.unit_mean}
+        more |= {name: getattr(self, name) for name in ("broadcast_dims", "p_broadcast_dims")}
+        plain = {"vary": "pq", "unit_mean": False, "broadcast_dims": self._own_dims}
+        shown = (f", {k}={v!r}" for k, v in more.items() if v != plain.get(k, ()))
+        return text + "".join(shown)
+
+    # --- the pass ------------------------------------------------------------------------------
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Dilute in training; return the input itself in evaluation and at a rate of 0."""
+        if not isinstance(input, Tensor):
+            return self._record(input)
+        dims, p_dims = self._dims_for(input), self.p_broadcast_dims
+        if not self.training or self._limit == 0:
+            check_axes(input, dims, p_dims)
+            return input
+        code = kind_of_code(input)
+        if code is not Code.EAGER and has_its_own_way(input, code):
+            return in_its_own_way(input, self.forward, dims, p_dims, self.inplace)
+        mask_shape, p_shape = check_input(input, dims, p_dims)
+        if self._limit == 1:
+            return zeros(input, self.inplace)
+        looked_up, generator, calls = self._tables_for(input, code), self.generator, None
+        if generator is not None:
+            generator, calls = self._source_of_this_call(code)
+        return apply_coefficients(
+            input, looked_up, mask_shape, p_shape, generator, self.inplace, code, calls
+        )
+
+    def _dims_for(self, input: Tensor) -> Axes:
+        """Return the axes along which the units of an input share a coefficient."""
+        return self.broadcast_dims
+
+    def _record(self, proxy: Any) -> Any:
+        """Appear in a graph of torch.fx as one node, as torch's own layers do."""
+        if not isinstance(proxy, torch.fx.Proxy):
+            check_tensor(proxy)
+        tracer = proxy.tracer
+        if self is not tracer.root:
+            return tracer.create_proxy("call_module", tracer.path_of_module(self), (proxy,), {})
+        law = self._dilution
+        return dilute(
+            proxy,
+            law.rate,
+            law.alpha,
+            training=self.training,
+            vary=law.vary,
+            unit_mean=law.unit_mean,
+            broadcast_dims=self.broadcast_dims,
+            p_broadcast_dims=self.p_broadcast_dims,
+            inplace=self.inplace,
+        )
+
+    def _source_of_this_call(self, code: Code) -> tuple[torch.Generator | Key, Tensor | None]:
+        """Return the generator, or the key of this call; a graph folds in the count by itself."""
+        generator: Any = self.generator
+        check_generator(generator)
+        if code is Code.COMPILED:
+            return generator, self._calls if isinstance(generator, Key) else None
+        refuse_recomputation(generator)
+        if isinstance(generator, Key):
+            with COUNTING:
+                generator = generator.fold_in(self.calls)
+                self._count[...] += 1
+        return generator, None
+
+    # --- the tables: no buffers, but wherever they are needed -----------------------------------
+
+    def _tables_for(self, x: Tensor, code: Code) -> DeviceTables:
+        """Return the tables for a tensor: those at hand, if they are on its device."""
+        here = self._tables.values.device == x.device
+        if here and code is not Code.TRANSFORMED:
+            return self._tables
+        if torch.compiler.is_compiling():  # a graph cannot make them, nor needs to keep them
+            return self._tables.to(x.device)
+        if modes_active():  # under which those at hand may be of a wrong kind
+            return tables(self._dilution, self._shared, x.device)
+        return self._tables if here else self._make_tables(x.device)
+
+    def _make_tables(self, device: torch.device) -> DeviceTables:
+        """Return the tables on a device and keep them there."""
+        made = tables(self._dilution, self._shared, device)
+        if device.type != "meta":  # there they have no values to go elsewhere with
+            self._tables, self._device = made, device
+        return made
+
+    @property
+    def _shared(self) -> bool:
+        """Whether units share retain probabilities."""
+        return self.p_broadcast_dims == 0 or bool(self.p_broadcast_dims)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> DilutionLayer:
+        super()._apply(fn, recurse)
+        self._make_tables(fn(torch.empty(0, device=self._device)).device)
+        return self
+
+    # --- saving: in plain numbers and words, so that torch.load(weights_only=True) can read it ---
+
+    def __getstate__(self) -> dict[str, Any]:
+        made_again = ("_tables", "_device", "_calls", "_count", "_dilution", "_limit")
+        state = {name: value for name, value in self.__dict__.items() if name not in made_again}
+        if isinstance(self.generator, Key):
+            state["generator"] = (self.generator.word0, self.generator.word1)
+        return state | {"_law": dataclasses.asdict(self._dilution), "_served": self.calls}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        law, calls = state.pop("_law"), state.pop("_served")
+        super().__setstate__(state)
+        if isinstance(self.generator, tuple):
+            self.generator = Key(*self.generator)
+        self.calls = calls
+        self._device = torch.device("cpu")
+        self.dilution = Dilution(**law)
+
+    def __prepare_scriptable__(self) -> nn.Module:
+        """Return what torch.jit.script is to compile instead."""
+        if not self.training or self._limit == 0:
+            return nn.Identity()
+        raise wrong_value("training", "False for torch.jit.script: call eval() first", True)
+
+
+class QSD(DilutionLayer, nn.Dropout):
     """Quantal Synaptic Dilution, in the place of ``torch.nn.Dropout``.
 
     Parameters
     ----------
     p : float
-        The probability that a unit is dropped, by torch's name for it; also called ``rate``.
+        The probability that a unit is dropped, by torch's name for it; 0.5 if it is left out.
     alpha : float
         The homogeneity, above 0; ``inf`` is standard dropout.
     inplace : bool
         Write the result into the input.
+    rate : float
+        Another name for ``p``; give one of them.
     vary, unit_mean
         As in `quantal.Dilution`.
     broadcast_dims, p_broadcast_dims
@@ -50,136 +276,9 @@ class QSD(_DropoutNd):
     >>> layer = QSD(0.2, 0.2)
     >>> layer
     QSD(p=0.2, alpha=0.2, inplace=False)
+    >>> isinstance(layer, nn.Dropout)
+    True
     >>> x = torch.ones(3, 4)
     >>> layer.eval()(x) is x
     True
     """
-
-    _own_dims: tuple[int, ...] = ()
-    _tables: Tables
-
-    def __init__(
-        self,
-        p: float = 0.5,
-        alpha: float | None = None,
-        inplace: bool = False,
-        *,
-        vary: Vary = "pq",
-        unit_mean: bool = False,
-        broadcast_dims: Axes = (),
-        p_broadcast_dims: Axes = (),
-        generator: torch.Generator | Key | None = None,
-    ) -> None:
-        torch.nn.Module.__init__(self)  # that of _DropoutNd would set p before alpha is known
-        check_generator(generator)
-        self.inplace = inplace
-        self.broadcast_dims = broadcast_dims
-        self.p_broadcast_dims = p_broadcast_dims
-        self.generator = generator
-        self.calls = 0
-        self._device = torch.device("cpu")
-        self.dilution = Dilution(p, alpha, vary=vary, unit_mean=unit_mean)
-
-    # --- parameters ----------------------------------------------------------------------------
-
-    @property
-    def dilution(self) -> Dilution:
-        """The law of the coefficients."""
-        return self._dilution
-
-    @dilution.setter
-    def dilution(self, law: Dilution) -> None:
-        self._dilution = law
-        # All that `forward` reads are tensors and this, so a new law needs no new graph.
-        self._limit = law.rate if law.rate in (0, 1) else None
-        self._move(self._device)
-
-    @property
-    def p(self) -> float:
-        """The probability that a unit is dropped."""
-        return self._dilution.rate
-
-    @p.setter
-    def p(self, rate: float) -> None:
-        self.dilution = dataclasses.replace(self._dilution, rate=rate)
-
-    rate = p
-
-    @property
-    def alpha(self) -> float:
-        """The homogeneity."""
-        return self._dilution.alpha
-
-    @alpha.setter
-    def alpha(self, alpha: float) -> None:
-        self.dilution = dataclasses.replace(self._dilution, alpha=alpha)
-
-    @property
-    def calls(self) -> int:
-        """How many draws a portable key has served; set it to resume a run."""
-        return int(self._count)
-
-    @calls.setter
-    def calls(self, count: int) -> None:
-        # One number in two guises: eager code must not meet torch.func, which forbids in-place
-        # operations on what a function captures, and a graph takes nothing but tensors.
-        self._count = np.array(count, np.int64)
-        with torch.inference_mode(False):  # it may count in training next
-            self._calls = torch.from_numpy(self._count)
-
-    def extra_repr(self) -> str:
-        """Return the parameters in torch's habit; those of granularity only if they are set."""
-        text = f"p={self.p}, alpha={self.alpha}, inplace={self.inplace}"
-        more = {"vary": self.dilution.vary, "unit_mean": self.dilution.unit_mean}
-        more |= {name: getattr(self, name) for name in ("broadcast_dims", "p_broadcast_dims")}
-        plain = {"vary": "pq", "unit_mean": False, "broadcast_dims": self._own_dims}
-        shown = (f", {k}={v!r}" for k, v in more.items() if v != plain.get(k, ()))
-        return text + "".join(shown)
-
-    # --- the pass ------------------------------------------------------------------------------
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Dilute in training; return the input itself in evaluation and at a rate of 0."""
-        mask_shape, p_shape = check_input(input, self.broadcast_dims, self.p_broadcast_dims)
-        if not self.training or self._limit == 0:
-            return input
-        if self._limit == 1:
-            return zeros(input, self.inplace)
-        made = self._tables
-        if made.values.device != input.device:
-            made = self._move(input.device)
-        check_generator(self.generator, counted=True)
-        generator, calls = self.generator, None
-        if isinstance(generator, Key):
-            if torch.compiler.is_compiling():
-                calls = self._calls
-            else:
-                generator = generator.fold_in(self.calls)
-                self._count[...] += 1
-        return spread(input, made, mask_shape, p_shape, generator, calls, self.inplace)
-
-    # --- the tables: no buffers, but wherever they are needed -----------------------------------
-
-    def _move(self, device: torch.device) -> Tables:
-        """Return the tables on a device and keep them there."""
-        if torch.compiler.is_compiling():  # which cannot make them, nor needs to keep them
-            return Tables(*(part.to(device) for part in self._tables))
-        shared = self.p_broadcast_dims == 0 or bool(self.p_broadcast_dims)
-        made = tables(self._dilution, shared, device)
-        if device.type != "meta":  # there they have no values to go elsewhere with
-            self._tables, self._device = made, device
-        return made
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> QSD:
-        super()._apply(fn, recurse)
-        self._move(fn(torch.empty(0, device=self._device)).device)
-        return self
-
-    def __getstate__(self) -> dict[str, Any]:
-        made_again = ("_tables", "_device", "_calls")
-        return {name: value for name, value in self.__dict__.items() if name not in made_again}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self.calls = int(self._count)
-        self._move(torch.device("cpu"))

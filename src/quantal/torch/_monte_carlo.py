@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
-from quantal._prediction import Prediction, count_of_draws
+from quantal._prediction import Prediction, count_of_draws, places_that_draw
 from quantal.torch._find_sites import places
+from quantal.torch._private_api import flatten
 
 __all__ = ["masks_on", "predict_mc"]
 
+Model = TypeVar("Model", bound=nn.Module)
+
 
 @contextlib.contextmanager
-def masks_on(model: nn.Module, native: bool = False) -> Iterator[None]:
+def masks_on(model: Model, *, native: bool = False) -> Iterator[Model]:
     """Within it, the model is in evaluation, except that its QSD draws.
 
     Parameters
@@ -27,6 +31,16 @@ def masks_on(model: nn.Module, native: bool = False) -> Iterator[None]:
     native : bool
         Whether torch's own dropout draws too.
 
+    Yields
+    ------
+    nn.Module
+        The model.
+
+    Notes
+    -----
+    A mode belongs to a model, not to a thread: while one thread is in this context, the others
+    see the masks too. Several may be in it at once, with the same ``native``.
+
     Examples
     --------
     >>> from quantal.torch import QSD
@@ -35,21 +49,48 @@ def masks_on(model: nn.Module, native: bool = False) -> Iterator[None]:
     ...     [module.training for module in model]
     [False, True]
     """
-    drawing = {p.module for p in places(model) if native or p.site.alpha is not None}
-    if not drawing:
-        what = "QSD or dropout" if native else "QSD; with native=True, dropout will do"
-        raise ValueError(f"model: expected one with {what}. Received: none in sites(model)")
-    modes = {module: module.training for module in model.modules()}
+    drawing = {place.module for place in places_that_draw(places(model), native)}
+    wanted = {m: m in drawing or _would_skip(m, drawing) for m in model.modules()}
+    _enter(wanted)
     try:
-        for module in modes:
-            module.training = module in drawing or _would_skip(module, drawing)
-        yield
+        yield model
     finally:
-        for module, mode in modes.items():
+        _leave(wanted)
+
+
+# For each module whose mode a context has set: its own mode, and the modes that the contexts want,
+# of which the last counts. Contexts of several threads need not end in the order they began.
+_OWN_MODE: WeakKeyDictionary[nn.Module, tuple[bool, list[dict[nn.Module, bool]]]]
+_OWN_MODE = WeakKeyDictionary()
+_SWITCHING = threading.Lock()
+
+
+def _enter(wanted: dict[nn.Module, bool]) -> None:
+    with _SWITCHING:
+        for module, mode in wanted.items():
+            _OWN_MODE.setdefault(module, (module.training, []))[1].append(wanted)
             module.training = mode
 
 
-def predict_mc(model: nn.Module, x: Any, n: int, *, native: bool = False) -> Prediction:
+def _leave(wanted: dict[nn.Module, bool]) -> None:
+    with _SWITCHING:
+        for module in wanted:
+            own, contexts = _OWN_MODE[module]
+            contexts[:] = [other for other in contexts if other is not wanted]
+            module.training = contexts[-1][module] if contexts else own
+            if not contexts:
+                del _OWN_MODE[module]
+
+
+def predict_mc(
+    model: nn.Module,
+    x: Any,
+    n: int,
+    *,
+    native: bool = False,
+    output: Callable[[Any], Any] | None = None,
+    samples: bool = False,
+) -> Prediction:
     """Predict n times, each time with other masks.
 
     Parameters
@@ -59,15 +100,20 @@ def predict_mc(model: nn.Module, x: Any, n: int, *, native: bool = False) -> Pre
     x : tensor, tuple, list or mapping
         Its input; a tuple or list holds several, a mapping those with names.
     n : int
-        How many predictions, at least 2. One at a time is kept, and no gradients.
+        How many predictions, at least 2. No gradients are kept.
     native : bool
         Whether torch's own dropout draws too.
+    output : function, optional
+        Applied to each prediction before they are averaged: a softmax, say.
+    samples : bool
+        Return the predictions, too; otherwise one at a time is kept.
 
     Returns
     -------
     Prediction
-        ``mean`` and ``std`` (with n - 1), both structured as the model's output. What is no
-        floating-point tensor in it is that of the last prediction.
+        ``mean`` and ``std`` (with n - 1), both structured as the model's output, and ``samples``:
+        None or, if asked for, the same structure with n predictions along a new first axis. What
+        is no floating-point tensor in it is that of the last prediction.
 
     Notes
     -----
@@ -83,9 +129,11 @@ def predict_mc(model: nn.Module, x: Any, n: int, *, native: bool = False) -> Pre
     n = count_of_draws(n)
     named = isinstance(x, Mapping)
     args = () if named else tuple(x) if isinstance(x, tuple | list) else (x,)
+    kept = []
     with masks_on(model, native=native), torch.no_grad():
         for count in range(1, n + 1):
-            leaves, structure = pytree.tree_flatten(model(*args, **(x if named else {})))
+            result = model(*args, **(x if named else {}))
+            leaves, filled = flatten(output(result) if output else result)
             if count == 1:
                 means, squares = _zeros(leaves), _zeros(leaves)
             for leaf, mean, square in zip(leaves, means, squares, strict=True):
@@ -93,19 +141,26 @@ def predict_mc(model: nn.Module, x: Any, n: int, *, native: bool = False) -> Pre
                     change = leaf - mean
                     mean += change / count
                     square += change * (leaf - mean)
-    spread = [None if s is None else (s / (n - 1)).sqrt() for s in squares]
-    return Prediction(
-        *(
-            pytree.tree_unflatten(
-                [
-                    leaf if part is None else part.to(leaf.dtype)
-                    for leaf, part in zip(leaves, parts, strict=True)
-                ],
-                structure,
-            )
-            for parts in (means, spread)
+            if samples:
+                kept.append(leaves)
+    stds = [None if s is None else (s / (n - 1)).sqrt() for s in squares]
+
+    def structured(parts: list[Tensor | None]) -> Any:
+        """Return the structure of the output with these tensors, where there are any."""
+        return filled(
+            [
+                leaf if part is None else part.to(leaf.dtype)
+                for leaf, part in zip(leaves, parts, strict=True)
+            ]
         )
-    )
+
+    if not samples:
+        return Prediction(structured(means), structured(stds))
+    stacked = [
+        None if mean is None else torch.stack(draws)
+        for mean, draws in zip(means, zip(*kept, strict=True), strict=True)
+    ]
+    return Prediction(structured(means), structured(stds), samples=structured(stacked))
 
 
 def _zeros(leaves: list[Any]) -> list[Tensor | None]:

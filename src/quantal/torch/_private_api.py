@@ -1,12 +1,153 @@
-"""In what kind of code a call stands."""
+"""Every private name of torch and Hugging Face that is used here, and what happens without it.
+
+All were seen in torch 2.13 and transformers 5. A name that is gone costs speed or a warning, never
+the import: what stands in for it is said beside it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import enum
+from collections.abc import Callable
+from typing import Any
+
 import torch
+import torch.utils._python_dispatch
+from torch import Tensor, nn
 
-__all__ = ["transformed"]
+__all__ = [
+    "Code",
+    "attention_implementation",
+    "flatten",
+    "in_backward_pass",
+    "is_dropout",
+    "is_fake",
+    "kind_of_code",
+    "modes_active",
+    "runs_as_it_is",
+    "without_modes",
+]
 
 
-def transformed() -> bool:
-    """Return whether code is compiled or under a transform of ``torch.func``, not run as it is."""
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+class Code(enum.Enum):
+    """The kind of code in which a call stands; asked once a call, and passed down."""
+
+    EAGER = "eager"
+    """Nobody looks on, so what is fastest may be used."""
+
+    TRANSFORMED = "transformed"
+    """Eager, but a transform, a dispatch mode or a subclass of Tensor sees every operation."""
+
+    RECORDED = "recorded"
+    """In torch.jit.trace or torch.export: the operations must serve other shapes and formats."""
+
+    COMPILED = "compiled"
+    """In a graph of torch.compile."""
+
+
+# Without it, all eager code counts as transformed: slower, and four bytes a unit are kept, not two.
+_transforms_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+# Likewise: the batches of torch.autograd.grad(is_grads_batched=True), which are no transform.
+_is_old_batch = getattr(torch._C._functorch, "is_legacy_batchedtensor", lambda x: True)
+# Likewise; and `dilute` then makes the tensors of a table anew in every call.
+_modes_on_the_stack = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
+# Without it, a checkpoint that recomputes a layer with its own generator is not refused.
+_current_graph_task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+
+# Without it, the kernels for GPUs are tried within the modes that are active, which count them.
+_without_modes: Any = getattr(
+    torch.utils._python_dispatch, "_disable_current_modes", contextlib.nullcontext
+)
+
+# Without it, `predict_mc` averages outputs that are one tensor, and no structures of several.
+_pytree: Any = getattr(torch.utils, "_pytree", None)
+# Without it, dropout of other people's classes is known by torch's four layers only.
+_AnyDropout = getattr(
+    nn.modules.dropout, "_DropoutNd", (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+)
+
+# Documented by torch, but not in the list of what the module exports.
+_is_tracing: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defined]
+# Not in torch before 2.7: there, what is exported in training mode cannot go on to ONNX.
+_is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
+
+_PLAIN = (Tensor, nn.Parameter)
+
+
+def kind_of_code(x: Tensor) -> Code:
+    """Return in which kind of code a tensor is worked on."""
+    if torch.compiler.is_compiling():
+        return Code.RECORDED if _is_exporting() else Code.COMPILED
+    if _is_tracing():
+        return Code.RECORDED
+    if is_plain(x) and not (_transforms_active() or _modes_on_the_stack() or _is_old_batch(x)):
+        return Code.EAGER
+    return Code.TRANSFORMED
+
+
+def runs_as_it_is(x: Tensor) -> bool:
+    """Return whether operators get this very tensor, or a fake one, and no transform's in between.
+
+    A dispatch mode may look on.
+    """
+    if torch.compiler.is_compiling() or _is_tracing():
+        return False
+    return (is_plain(x) or is_fake(x)) and not (_transforms_active() or _is_old_batch(x))
+
+
+def is_plain(x: Tensor) -> bool:
+    """Return whether a tensor is of torch's own class, and no nested one."""
+    return type(x) in _PLAIN and not x.is_nested
+
+
+def modes_active() -> bool:
+    """Return whether new tensors belong to a dispatch mode, as FakeTensorMode, and die with it."""
+    return bool(_modes_on_the_stack())
+
+
+def mode_to_enter(x: Tensor) -> Any:
+    """Return the mode of a fake tensor that is used outside of it; None for all others.
+
+    Without the private attribute, such a tensor is refused by torch when it meets the tables.
+    """
+    return None if modes_active() else getattr(x, "fake_mode", None)
+
+
+def is_fake(x: Tensor) -> bool:
+    """Return whether a tensor has a device but no values.
+
+    Without the private attribute, fake tensors on GPUs take separate operations.
+    """
+    return hasattr(x, "fake_mode")
+
+
+def without_modes() -> contextlib.AbstractContextManager[None]:
+    """Return a context in which operators run as if no dispatch mode were active."""
+    return _without_modes()
+
+
+def in_backward_pass() -> bool:
+    """Return whether autograd is running: a forward pass there is a checkpoint's second one."""
+    return bool(_current_graph_task() != -1)
+
+
+def is_dropout(module: nn.Module) -> bool:
+    """Return whether a module is a layer of dropout by torch's own classes."""
+    return isinstance(module, _AnyDropout)
+
+
+def flatten(tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+    """Return the leaves of nested containers, and a function that puts others in their places."""
+    if _pytree is None:
+        return [tree], lambda leaves: leaves[0]
+    leaves, structure = _pytree.tree_flatten(tree)
+    return leaves, lambda leaves: _pytree.tree_unflatten(leaves, structure)
+
+
+def attention_implementation(module: nn.Module) -> str:
+    """Return which attention function a module of Hugging Face calls; "" where it is not known.
+
+    Without the private attribute, calls through a local variable are listed as out of reach.
+    """
+    config: Any = getattr(module, "config", None)
+    return getattr(config, "_attn_implementation", None) or ""

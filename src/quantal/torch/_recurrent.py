@@ -9,11 +9,11 @@ from torch import Tensor
 
 from quantal.torch._functional import dilute
 
-__all__ = ["stack"]
+__all__ = ["run_layers"]
 
 
-@torch.compiler.disable  # which leaves torch's own recurrent modules to eager code, too
-def stack(alpha: float, function: Any, *args: Any) -> tuple[Tensor, ...]:
+@torch.compiler.disable  # torch's compiler leaves its own recurrent modules to eager code, too
+def run_layers(alpha: float, function: Any, *args: Any) -> tuple[Tensor, ...]:
     """Run ``torch.lstm``, ``gru``, ``rnn_tanh`` or ``rnn_relu`` one layer at a time.
 
     Parameters

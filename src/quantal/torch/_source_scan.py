@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-import ast
-import builtins
-import functools
-import inspect
-import math
-import textwrap
-from collections.abc import Hashable, Iterator, Mapping
-from types import FunctionType, MethodType
+from collections.abc import Hashable
+from types import MethodType
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import nn
 
-from quantal.torch._reroute import REROUTED
+from quantal._source_scan import UNKNOWN, Scanner, SourceCall
+from quantal.torch._private_api import attention_implementation
+from quantal.torch._reroute import ROUTES, Route
 
-__all__ = ["Call", "calls"]
+__all__ = ["Call", "calls", "new_scanner"]
 
-# Where the rate stands: by these keywords, or else at this position, or else it is that.
-_KEYWORDS = ("p", "dropout_p", "dropout")
+# Where the rate stands: it has one of these names, or this position and this default.
+_NAMES = ("p", "dropout_p", "dropout")
 _POSITIONS = {F.scaled_dot_product_attention: (4, 0.0), F.multi_head_attention_forward: (10, 0.0)}
+_USUAL_POSITION = (1, 0.5)
 _OTHER_LAWS = (F.alpha_dropout, F.feature_alpha_dropout, torch.alpha_dropout, torch.feature_dropout)
+# What the layers of torch call: a subclass may call the forward method of its parent.
+_FORWARD = {
+    nn.Dropout.forward: F.dropout,
+    nn.Dropout1d.forward: F.dropout1d,
+    nn.Dropout2d.forward: F.dropout2d,
+    nn.Dropout3d.forward: F.dropout3d,
+}
 # Of the attention functions of Hugging Face, those that end in functions of torch.
 _ATTENTION = {"eager": F.dropout, "sdpa": F.scaled_dot_product_attention}
-
-_Names = Mapping[str, Any]
 
 
 class Call(NamedTuple):
@@ -39,120 +41,49 @@ class Call(NamedTuple):
         The function, as the code has it.
     rate : float
         The rate; NaN if it cannot be read, as that of a local variable.
-    through : str
-        The name of torch's function that draws in the end, if it can be rerouted.
+    route : Route or None
+        How torch's function that draws in the end is rerouted, if it can be.
     unreached : str
         Why it cannot.
     """
 
     written: str
     rate: float
-    through: str
+    route: Route | None
     unreached: str
 
 
-def calls(module: nn.Module) -> list[Call]:
-    """Return the calls in a module's forward and in what it calls of its class and package."""
-    cls: Any = type(module)
-    judged = (_judged(call, {**names, "self": module}) for call, names in _calls_of(cls))
+def new_scanner() -> Scanner:
+    """Return what reads the code of one model; it remembers what it has read."""
+    libraries = frozenset({"torch", "quantal"})  # torch's own layers are known by their attributes
+    return Scanner(libraries=libraries, apart=(nn.Module,), assume={"training": True})
+
+
+def calls(module: nn.Module, scanner: Scanner) -> list[Call]:
+    """Return the calls that drop units in a module's code and in what it calls of its package."""
+    judged = (_judged(call, module) for call in scanner.calls(module))
     return [call for call in judged if call is not None]
 
 
-def _judged(call: ast.Call, names: _Names) -> Call | None:
-    """Return a call if it drops units, given what the names in it stand for."""
-    passed = {keyword.arg: keyword.value for keyword in call.keywords}
-    asked = bool(passed.keys() & {"dropout", "dropout_p"})
-    called = _value(call.func, names)
-    if called is None and asked:  # a local variable
-        config = getattr(names["self"], "config", None)
-        called = _ATTENTION.get(getattr(config, "_attn_implementation", ""))
-    through = unreached = ""
-    known = isinstance(called, Hashable)
-    if known and called in REROUTED:
-        through = called.__name__
-    elif known and called in _OTHER_LAWS:
+def _judged(call: SourceCall, module: Any) -> Call | None:
+    """Return a call if it drops units."""
+    target: Any = call.target if isinstance(call.target, Hashable) else UNKNOWN
+    asked = any(keyword.arg in ("dropout", "dropout_p") for keyword in call.node.keywords)
+    if target is UNKNOWN and asked:
+        target = _ATTENTION.get(attention_implementation(module))
+    if isinstance(target, MethodType) and target.__self__ is module and target.__func__ in _FORWARD:
+        layer: Any = module
+        return Call(call.written, layer.p, ROUTES[_FORWARD[target.__func__]], "")
+    route, unreached = ROUTES.get(target), ""
+    if target in _OTHER_LAWS:
         unreached = "this function follows a law other than dropout's"
-    elif not asked or isinstance(called, type | nn.Module | MethodType) or _near(called, names):
-        return None  # it does not drop units, or is looked at by itself
-    else:
+    elif route is None:
+        if not asked or call.followed or isinstance(target, type | nn.Module | MethodType):
+            return None  # it does not drop units, or is looked at by itself
         unreached = "dropout in the forward code, passed to a function that is not torch's own"
-    position, default = _POSITIONS.get(called, (1, 0.5))
-    rates = [passed[k] for k in _KEYWORDS if k in passed] + call.args[position : position + 1]
-    rate = _value(rates[0], names) if rates else default
-    if rate == 0 and (not rates or isinstance(rates[0], ast.Constant)):
+    position, default = _POSITIONS.get(target, _USUAL_POSITION)
+    given = call.argument(position, *_NAMES)
+    rate = default if given is None else given.number
+    if rate == 0 and (given is None or given.literal):
         return None
-    rate = rate if isinstance(rate, int | float) else math.nan
-    return Call(ast.unparse(call.func), rate, through, unreached)
-
-
-@functools.cache
-def _calls_of(cls: type[nn.Module]) -> list[tuple[ast.Call, _Names]]:
-    """Return all calls in the code of a class, with the global names there."""
-    return [
-        (node, function.__globals__)
-        for function in _functions(cls)
-        for node in ast.walk(_tree(function))
-        if isinstance(node, ast.Call)
-    ]
-
-
-def _functions(cls: type[nn.Module]) -> Iterator[FunctionType]:
-    """Walk through forward, and what it calls of its class and of its package."""
-    waiting: list[Any] = [cls.forward]
-    met = set()
-    while waiting:
-        function = inspect.unwrap(waiting.pop())
-        if not isinstance(function, FunctionType) or function in met:
-            continue
-        met.add(function)
-        where = function.__module__
-        if where.startswith("torch.") and where != "torch.nn.modules.dropout":
-            continue  # the other layers of torch that drop units are known by their attributes
-        yield function
-        for node in ast.walk(_tree(function)):
-            match node:
-                case ast.Attribute(ast.Name("self"), name):
-                    waiting.append(inspect.getattr_static(cls, name, None))
-                case ast.Attribute(ast.Call(ast.Name("super")), name):
-                    waiting += [base.__dict__.get(name) for base in cls.__mro__]
-                case ast.Call(called):
-                    if _near(found := _value(called, function.__globals__), function.__globals__):
-                        waiting.append(found)
-
-
-def _near(called: Any, names: _Names) -> bool:
-    """Whether a function is of the package that these global names belong to."""
-    if not isinstance(called, FunctionType):
-        return False
-    return called.__module__.split(".")[0] == names["__name__"].split(".")[0]
-
-
-@functools.cache
-def _tree(function: FunctionType) -> ast.Module:
-    try:
-        return ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, TypeError, SyntaxError):  # no source, or only a part of a statement
-        return ast.Module([], [])
-
-
-def _value(node: ast.expr, names: _Names) -> Any:
-    """Return what an expression gives in training; None for most, such as a local variable."""
-    match node:
-        case ast.Constant(value):
-            return value
-        case ast.Name(name):
-            return names.get(name, getattr(builtins, name, None))
-        case ast.Attribute(ast.Name("self"), "training"):
-            return True
-        case ast.Attribute(ast.Call(ast.Name("super")), name):
-            return getattr(names.get("self"), name, None)
-        case ast.Attribute(value, name):
-            return getattr(_value(value, names), name, None)
-        case ast.IfExp(test, body, orelse):
-            return _value(body if _value(test, names) else orelse, names)
-        case ast.UnaryOp(ast.Not(), operand):
-            return not _value(operand, names)
-        case ast.Call(ast.Name("float"), [number]):
-            value = _value(number, names)
-            return None if value is None else float(value)
-    return None
+    return Call(call.written, rate, route, unreached)

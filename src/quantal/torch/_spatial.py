@@ -4,36 +4,61 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from quantal._errors import wrong_value
-from quantal.torch._layers import QSD
+from quantal._granularity import Axes
+from quantal.torch._layers import DilutionLayer
 
-__all__ = ["QSD1d", "QSD2d", "QSD3d"]
+__all__ = ["QSD1d", "QSD2d", "QSD3d", "map_axes_as_torch"]
 
 
-class _Maps(QSD):
+def map_axes_as_torch(ndim: int, single_sample: int | None) -> tuple[int, ...]:
+    """Return the axes of a feature map as torch's own dropout of channels takes them.
+
+    Parameters
+    ----------
+    ndim : int
+        The number of axes of the input.
+    single_sample : int or None
+        How many axes torch takes for a single sample; any other input is a batch to it.
+
+    Examples
+    --------
+    >>> map_axes_as_torch(4, None), map_axes_as_torch(4, single_sample=4)
+    ((2, 3), (1, 2, 3))
+    """
+    return tuple(range(1 if ndim == single_sample else 2, ndim))
+
+
+class _Maps(DilutionLayer):
     """One coefficient for each channel of each sample."""
 
     axes: ClassVar[tuple[str, ...]]
+    single_sample: ClassVar[int | None]  # to torch's own layer, see `map_axes_as_torch`
 
     def __init__(
-        self, p: float = 0.5, alpha: float | None = None, inplace: bool = False, **options: Any
+        self,
+        p: float | None = None,
+        alpha: float | None = None,
+        inplace: bool = False,
+        **options: Any,
     ) -> None:
         super().__init__(p, alpha, inplace, broadcast_dims=self._own_dims, **options)
 
     def __init_subclass__(cls) -> None:
         cls._own_dims = tuple(range(-len(cls.axes), 0))
 
-    def forward(self, input: Tensor) -> Tensor:
-        # torch's own layers guess here: Dropout2d takes (C, H, W) for (N, C, L).
+    def _dims_for(self, input: Tensor) -> Axes:
+        if self._native is not None:  # what torch's layer has accepted here must go on to work
+            return map_axes_as_torch(input.ndim, self.single_sample)
         if input.ndim - len(self.axes) not in (1, 2):
             maps = ", ".join(("C", *self.axes))
             raise wrong_value("x", f"a tensor of shape ({maps}) or (N, {maps})", tuple(input.shape))
-        return super().forward(input)
+        return self.broadcast_dims
 
 
-class QSD1d(_Maps):
+class QSD1d(_Maps, nn.Dropout1d):
     """QSD with one coefficient per channel of an input (C, L) or (N, C, L).
 
     Parameters are those of `QSD` without ``broadcast_dims``.
@@ -47,9 +72,10 @@ class QSD1d(_Maps):
     """
 
     axes = ("L",)
+    single_sample = 2
 
 
-class QSD2d(_Maps):
+class QSD2d(_Maps, nn.Dropout2d):
     """QSD with one coefficient per channel of an input (C, H, W) or (N, C, H, W).
 
     Parameters are those of `QSD` without ``broadcast_dims``.
@@ -61,9 +87,10 @@ class QSD2d(_Maps):
     """
 
     axes = ("H", "W")
+    single_sample = None  # three axes are (N, C, L) to torch
 
 
-class QSD3d(_Maps):
+class QSD3d(_Maps, nn.Dropout3d):
     """QSD with one coefficient per channel of an input (C, D, H, W) or (N, C, D, H, W).
 
     Parameters are those of `QSD` without ``broadcast_dims``.
@@ -75,3 +102,4 @@ class QSD3d(_Maps):
     """
 
     axes = ("D", "H", "W")
+    single_sample = 4

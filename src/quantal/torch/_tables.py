@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,25 +12,29 @@ from torch import Tensor
 from quantal.dilution import Dilution
 from quantal.keys import CELLS
 from quantal.table import shared_table, table
+from quantal.torch._private_api import modes_active
+from quantal.torch._self_check import usable
 
-__all__ = ["Tables", "tables", "tables_in_graph"]
+__all__ = ["DeviceTables", "tables", "tables_in_graph"]
 
 # torch has no 16-bit indices but signed ones, so each row of a table starts at cell -32768.
 _FIRST = CELLS // 2
 
 
-class Tables(NamedTuple):
+class DeviceTables(NamedTuple):
     """What a law looks up; plain tensors, so that a compiled graph takes them as inputs.
 
     Attributes
     ----------
     values : Tensor
-        Two rows of coefficients in one, float32.
+        Two rows of coefficients in one, float32. Where retain probabilities are shared, the first
+        row is of zeros: the units that are dropped.
     thresholds : Tensor
         The levels, int32, below which the second row is used: one number for a whole call or,
         where retain probabilities are shared, one for each cell.
     first, second : Tensor
-        Where the rows start, int32: numbers, but torch would make them tensors in every call.
+        Where the rows start, int32. They are the same numbers for every law, but torch would make
+        tensors of numbers in each call.
     """
 
     values: Tensor
@@ -39,41 +42,18 @@ class Tables(NamedTuple):
     first: Tensor
     second: Tensor
 
-    def start(self, is_second: Tensor) -> Tensor:
-        """Return where a row starts, given whether it is the second."""
-        return torch.where(is_second, self.second, self.first)
-
-    def look_up(self, cell: Tensor, row: Tensor, shape: Sequence[int]) -> Tensor:
-        """Return the values of int16 cells, in that shape.
-
-        ``row`` is the `start` of the row of all cells, which then have one dimension (to a small
-        array, a view costs as much as a pass over it); or, where units share cells, a boolean for
-        each of them: the values of the first row are all 0 then.
-        """
-        if row.ndim:
-            kept = _select(self.values, cell.view(-1).int().add_(self.second)).view(cell.shape)
-            return torch.where(row, kept, 0)
-        return _select(self.values, cell.int().add_(row)).view(shape)
-
-    def threshold(self, cell: Tensor) -> Tensor:
-        """Return the thresholds of int16 cells, in one dimension."""
-        return _select(self.thresholds, cell.view(-1).int().add_(self.first))
+    def to(self, device: torch.device) -> DeviceTables:
+        """Return the same tables on a device."""
+        return DeviceTables(*(part.to(device) for part in self))
 
 
-def _select(entries: Tensor, index: Tensor) -> Tensor:
-    # On CPUs, index_select with int32 is the fastest gather by far.
-    return entries.index_select(0, index)
-
-
-def tables(law: Dilution, shared: bool, device: torch.device) -> Tables:
+def tables(law: Dilution, shared: bool, device: torch.device) -> DeviceTables:
     """Return the tables of a law on a device, for shared retain probabilities or ordinary units."""
     # What is made under a dispatch mode (FakeTensorMode, say) is only good there: never keep it.
-    make = _tables.__wrapped__ if torch._C._len_torch_dispatch_stack() else _tables
-    return make(law, shared, device)
+    return (_make if modes_active() else _keep)(law, shared, device)
 
 
-@functools.lru_cache(maxsize=64)
-def _tables(law: Dilution, shared: bool, device: torch.device) -> Tables:
+def _make(law: Dilution, shared: bool, device: torch.device) -> DeviceTables:
     if shared:
         drawn = shared_table(law)
         thresholds = np.roll(drawn.keep_below, _FIRST)
@@ -81,9 +61,15 @@ def _tables(law: Dilution, shared: bool, device: torch.device) -> Tables:
     else:
         thresholds, values = np.array(table(law).threshold, np.int32), table(law).values
     values = np.roll(values, _FIRST, axis=1).reshape(-1)
+    starts = (np.array(start, np.int32) for start in (_FIRST, CELLS + _FIRST))
     with torch.inference_mode(False):  # they may serve in training next
-        parts = (values, thresholds, *(np.array(n, np.int32) for n in (_FIRST, CELLS + _FIRST)))
-        return Tables(*(torch.from_numpy(part).to(device) for part in parts))
+        return DeviceTables(*map(torch.from_numpy, (values, thresholds, *starts))).to(device)
+
+
+@functools.lru_cache(maxsize=64)
+def _keep(law: Dilution, shared: bool, device: torch.device) -> DeviceTables:
+    usable(device)  # tries the kernels now: the first draw may be captured in a graph
+    return _make(law, shared, device)
 
 
 @torch.library.custom_op(

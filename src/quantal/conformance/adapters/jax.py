@@ -47,9 +47,10 @@ def _wide(x: Array) -> Any:
         return contextlib.nullcontext()
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(True)
-    from jax.experimental import enable_x64  # its name before JAX 0.8
+    from jax import experimental  # where it was before JAX 0.8
 
-    return enable_x64()
+    older: Any = experimental
+    return older.enable_x64()
 
 
 class _Jax(JaxAdapter):

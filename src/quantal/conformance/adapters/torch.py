@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 
 import quantal
+from quantal._errors import wrong_value
 from quantal.conformance._adapter import Array
 from quantal.conformance.adapters.layers import LayerAdapter
 from quantal.torch import QSD
@@ -22,9 +24,17 @@ class TorchAdapter(LayerAdapter):
     # ruff: noqa: D102  (documented in the base class)
 
     name = "torch"
+    device = torch.device("cpu")
+
+    def on(self, device: str) -> TorchAdapter:
+        """Return the same adapter for tensors on another device."""
+        moved = copy.copy(self)
+        moved.device = _available(device)
+        moved.name = f"{self.name} on {device}"
+        return moved
 
     def source(self, seed: int) -> Any:
-        return torch.Generator().manual_seed(seed)
+        return torch.Generator(self.device).manual_seed(seed)
 
     def layer(
         self, *, seed: int, training: bool, rate: float, alpha: float, **settings: Any
@@ -35,10 +45,11 @@ class TorchAdapter(LayerAdapter):
 
     def tensor(self, x: Array) -> Any:
         if x.dtype.name == "bfloat16":
-            return torch.from_numpy(x.view(np.int16).copy()).view(torch.bfloat16)
-        return torch.from_numpy(x.copy())
+            return torch.from_numpy(x.view(np.int16).copy()).view(torch.bfloat16).to(self.device)
+        return torch.from_numpy(x.copy()).to(self.device)
 
     def array(self, x: Any) -> Array:
+        x = x.cpu()
         if x.dtype == torch.bfloat16:
             import ml_dtypes
 
@@ -50,7 +61,10 @@ class TorchAdapter(LayerAdapter):
         return output, torch.autograd.grad(output, x, upstream)[0]
 
     def global_state(self) -> object:
-        return torch.get_rng_state().numpy().tobytes()
+        states = [torch.get_rng_state()]
+        if self.device.type in ("cuda", "xpu"):
+            states += [getattr(torch, self.device.type).get_rng_state(self.device)]
+        return [state.numpy().tobytes() for state in states]
 
 
 class _Native(TorchAdapter):
@@ -60,14 +74,20 @@ class _Native(TorchAdapter):
         return None
 
     def calls(self, x: Array, *, seed: int, **settings: Any) -> list[Array]:
-        with torch.random.fork_rng(devices=[]):
+        with self._stream_put_back():
             torch.manual_seed(seed)
             return super().calls(x, seed=seed, **settings)
 
     def grad(self, x: Array, upstream: Array, *, seed: int, **settings: Any) -> tuple[Array, Array]:
-        with torch.random.fork_rng(devices=[]):
+        with self._stream_put_back():
             torch.manual_seed(seed)
             return super().grad(x, upstream, seed=seed, **settings)
+
+    def _stream_put_back(self) -> Any:
+        kind = self.device.type
+        if kind not in ("cuda", "xpu"):  # torch knows no state of Apple's devices to put back
+            return torch.random.fork_rng(devices=[])
+        return torch.random.fork_rng(devices=[self.device], device_type=kind)
 
 
 class _Generator(TorchAdapter):
@@ -79,6 +99,13 @@ class _Portable(TorchAdapter):
 
     def source(self, seed: int) -> Any:
         return quantal.key(seed)
+
+
+def _available(device: str) -> torch.device:
+    try:
+        return torch.empty(0, device=device).device
+    except Exception as error:  # each kind of device has its own
+        raise wrong_value("device", "a device of torch that is here", device) from error
 
 
 native, generator, portable = _Native(), _Generator(), _Portable()

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 
-from quantal._selection import Alpha, Pattern, Selection
-from quantal.jax._find_sites import Place, alpha_for, readable, wanted
-from quantal.jax._functional import Number
-from quantal.jax._source_scan import literal_dropout
+from quantal._selection import Alpha, Pattern, Place, Selection
+from quantal.jax._example import Example, runner
+from quantal.jax._watch import unknown_places
+from quantal.jax.equinox._find_sites import is_dropout, name_of, places
 from quantal.jax.equinox._layer import QSD
-from quantal.sites import Site, Sites
+from quantal.sites import Sites
 
-__all__ = ["convert", "is_dropout", "revert", "sites"]
+__all__ = ["convert", "revert", "sites"]
 
 Model = TypeVar("Model")
 
 
 def convert(
     model: Model,
-    alpha: Alpha,
+    alpha: Alpha | None = None,
     *,
     include: Pattern = None,
     exclude: Pattern = None,
     strict: bool = True,
+    example: Example = None,
 ) -> Model:
     """Return a model with QSD in the place of every dropout.
 
@@ -43,7 +46,9 @@ def convert(
         Shell-style patterns of paths such as ``"blocks.*.dropout"``, or functions of
         (path, module).
     strict : bool
-        Whether dropout that cannot be swapped is an error, or else a warning.
+        True: dropout that cannot be swapped is an error. False: it is a warning.
+    example : function or inputs, optional
+        As in `sites`: proves that no dropout was missed.
 
     Returns
     -------
@@ -59,16 +64,8 @@ def convert(
     1 site, 1 of them QSD
     """
     selection = Selection(alpha, include, exclude, strict)
-    chosen, unreached = wanted(selection, _places(model))
-    selection.settle([place.site.name for place in chosen], unreached)
-    names = {place.site.name for place in chosen}
-
-    def swap(path: Any, node: Any) -> Any:
-        if is_dropout(node) and _name(path) in names:
-            return _like(node, Swapped(alpha=alpha_for(selection, node.p)))
-        return node
-
-    return jax.tree_util.tree_map_with_path(swap, model, is_leaf=is_dropout)
+    chosen = selection.choose(_all_places(model, example))
+    return _swapped(model, {place.site.name: own_alpha for place, own_alpha in chosen})
 
 
 def revert(model: Model) -> Model:
@@ -82,13 +79,24 @@ def revert(model: Model) -> Model:
     """
 
     def swap(node: Any) -> Any:
-        return _like(node, eqx.nn.Dropout()) if isinstance(node, Swapped) else node
+        return _like(node, eqx.nn.Dropout()) if isinstance(node, SwappedLayer) else node
 
     return jax.tree.map(swap, model, is_leaf=is_dropout)
 
 
-def sites(model: Any) -> Sites:
+def sites(model: Any, *, example: Example = None) -> Sites:
     """List every place of a model where units are dropped, and why some cannot be swapped.
+
+    Parameters
+    ----------
+    model : eqx.Module
+        Any module or tree of modules.
+    example : function or inputs, optional
+        Proves that no place is missing: a training pass is traced, and every mask that it draws
+        is seen, wherever it comes from. Inputs are a tuple of positional arguments, a dict of
+        keyword arguments or a single array, and the model is called with them, and with a ``key``
+        if it takes one; a function, such as ``lambda model: loss(model, batch, key)``, is given
+        the model, with ``inference`` switched off.
 
     Examples
     --------
@@ -98,52 +106,48 @@ def sites(model: Any) -> Sites:
     1     QSD      0.5   1      1.333
     2 sites, 1 of them QSD
     """
-    return Sites(place.site for place in _places(model))
+    return Sites(place.site for place in _all_places(model, example))
 
 
-class Swapped(QSD):
-    """A QSD that `convert` put in the place of an ``eqx.nn.Dropout``, which `revert` finds.
+def _all_places(model: Any, example: Example) -> list[Place]:
+    """Return the places that are found by looking and, with an example, by running."""
+    known = places(model)
+    if example is None:
+        return known
+    run, arrays = runner(example, _call)
+    reached = {p.site.name: 1.0 for p in known if p.site.alpha is None and not p.site.unreached}
+    trained = eqx.nn.inference_mode(_swapped(model, reached), value=False)
+    parameters, rest = eqx.partition(trained, eqx.is_array)
 
-    Its ``alpha`` is static: with no leaf beyond those of dropout, checkpoints fit both.
-    """
+    def training_pass(parameters: Any, arrays: Any) -> Any:
+        return run(eqx.combine(parameters, rest), arrays)
 
-    alpha: Number = eqx.field(static=True)
+    return known + unknown_places(training_pass, (parameters, arrays), known)
 
 
-def is_dropout(node: Any) -> bool:
-    """Return whether a node of a model is a dropout layer of any kind."""
-    return isinstance(node, eqx.nn.Dropout)
+def _call(model: Any, *args: Any, **kwargs: Any) -> Any:
+    takes = inspect.signature(model).parameters
+    if "key" in takes and "key" not in kwargs:
+        kwargs["key"] = jax.random.key(0)
+    return model(*args, **kwargs)
+
+
+def _swapped(model: Model, alphas: Mapping[str, float]) -> Model:
+    """Return a model with QSD at these places."""
+    made: Any = SwappedLayer  # its constructor is that of QSD, not the one of a dataclass
+
+    def swap(path: Any, node: Any) -> Any:
+        if is_dropout(node) and name_of(path) in alphas:
+            return _like(node, made(alpha=alphas[name_of(path)]))
+        return node
+
+    return jax.tree_util.tree_map_with_path(swap, model, is_leaf=is_dropout)
+
+
+class SwappedLayer(QSD):
+    """A QSD that `convert` put in the place of an ``eqx.nn.Dropout``, which `revert` finds."""
 
 
 def _like(dropout: Any, layer: Any) -> Any:
     # Not by the constructor: rates of stacked layers are arrays that it would refuse.
     return eqx.tree_at(lambda d: (d.p, d.inference), layer, (dropout.p, dropout.inference))
-
-
-def _places(model: Any) -> list[Place]:
-    places: list[Place] = []
-
-    def visit(path: Any, node: Any) -> bool:
-        name = _name(path)
-        if is_dropout(node):
-            places.append(Place(_site(name, node), node))
-        elif isinstance(node, eqx.Module):
-            found = literal_dropout(name, type(node), (eqx.nn.Dropout,), ())
-            places.extend(Place(site, node) for site in found)
-        return is_dropout(node)
-
-    jax.tree_util.tree_leaves_with_path(model, is_leaf=visit, is_leaf_takes_path=True)
-    return places
-
-
-def _site(name: str, dropout: Any) -> Site:
-    if isinstance(dropout, QSD):
-        rate, alpha = readable(dropout.p), readable(dropout.alpha)
-        return Site(name, "QSD", rate, alpha, vary=dropout.vary, unit_mean=dropout.unit_mean)
-    kind = type(dropout).__name__
-    reason = "" if type(dropout) is eqx.nn.Dropout else f"{kind} is a class of its own"
-    return Site(name, kind, readable(dropout.p), unreached=reason)
-
-
-def _name(path: Any) -> str:
-    return str(jax.tree_util.keystr(path, simple=True, separator="."))

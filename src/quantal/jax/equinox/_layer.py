@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+import numbers
 import warnings
+from typing import cast
 
 import equinox as eqx
 import jax
 
-from quantal._errors import wrong_type
+from quantal._errors import wrong_type, wrong_value
 from quantal._granularity import Axes
 from quantal.dilution import Vary
-from quantal.jax._functional import Number, checked, dilute, is_random
+from quantal.jax._functional import dilute
+from quantal.jax._parameters import Number, Rate, is_random, law_of
 from quantal.jax._random_bits import NO_KEY
 from quantal.keys import Key
 
 __all__ = ["QSD"]
+
+_DEFAULT = 0.5  # of eqx.nn.Dropout
+
+
+@jax.tree_util.register_pytree_node_class
+class StaticNumber(float):
+    """A float that is no leaf of a model, but belongs to its structure."""
+
+    def tree_flatten(self) -> tuple[tuple[()], StaticNumber]:
+        """Return no leaf, and itself."""
+        return (), self
+
+    @classmethod
+    def tree_unflatten(cls, number: StaticNumber, leaves: tuple[()]) -> StaticNumber:
+        """Return the very same object, which `equinox.tree_at` finds by its identity."""
+        return number
 
 
 class QSD(eqx.nn.Dropout):
@@ -22,11 +41,12 @@ class QSD(eqx.nn.Dropout):
 
     Parameters
     ----------
-    p : float or scalar jax.Array
-        The probability in [0, 1] that a unit is dropped. A new float compiles anew; an array can
-        be changed without.
+    p : float, scalar jax.Array or quantal.jax.Law
+        The probability in [0, 1] that a unit is dropped. A new float compiles anew; an array or a
+        `quantal.jax.law`, which has its own alpha, can be changed without.
     alpha : float or scalar jax.Array
-        The homogeneity, above 0; ``inf`` is standard dropout.
+        The homogeneity, above 0; ``inf`` is standard dropout. As a float, it is no leaf of the
+        model: the leaves are those of ``eqx.nn.Dropout``, and checkpoints fit both.
     inference : bool
         True returns the input as it is; `equinox.nn.inference_mode` sets it.
     broadcast_dims : int or tuple of int
@@ -37,6 +57,8 @@ class QSD(eqx.nn.Dropout):
         As in `quantal.Dilution`.
     deterministic : bool, optional
         Equinox's old name of ``inference``; deprecated there, and so here.
+    rate : optional
+        Another name of ``p``, that of the other frameworks; give one of the two.
 
     Examples
     --------
@@ -48,8 +70,8 @@ class QSD(eqx.nn.Dropout):
     Array([1., 1., 1., 1.], dtype=float32)
     """
 
-    # Not a static field, for the reason that p is none: equinox.tree_at can change it.
-    alpha: Number
+    # Not a static field, so that it can be an array, and equinox.tree_at can change it.
+    alpha: Number | None
     broadcast_dims: Axes = eqx.field(static=True)
     p_broadcast_dims: Axes = eqx.field(static=True)
     vary: Vary = eqx.field(static=True)
@@ -57,7 +79,7 @@ class QSD(eqx.nn.Dropout):
 
     def __init__(
         self,
-        p: Number = 0.5,
+        p: Rate = _DEFAULT,
         alpha: Number | None = None,
         inference: bool = False,
         *,
@@ -66,14 +88,24 @@ class QSD(eqx.nn.Dropout):
         vary: Vary = "pq",
         unit_mean: bool = False,
         deterministic: bool | None = None,
+        rate: Rate | None = None,
     ) -> None:
-        checked(p, alpha, vary, unit_mean)
-        super().__init__(p, inference, deterministic=deterministic)
-        self.alpha = alpha
+        if rate is not None:
+            if p is not _DEFAULT:
+                raise wrong_value("rate", "no rate beside p, which is the same", rate)
+            p = rate
+        law_of(p, alpha, vary, unit_mean)
+        super().__init__(cast("float", p), inference, deterministic=deterministic)
+        self.alpha = StaticNumber(alpha) if isinstance(alpha, numbers.Real) else alpha
         self.broadcast_dims = broadcast_dims
         self.p_broadcast_dims = p_broadcast_dims
         self.vary = vary
         self.unit_mean = unit_mean
+
+    @property
+    def rate(self) -> Rate:
+        """Another name of ``p``."""
+        return self.p
 
     @jax.named_scope("quantal.jax.equinox.QSD")
     def __call__(

@@ -1,4 +1,4 @@
-"""Monte-Carlo predictions of an Equinox model: masks on, all else as in inference."""
+"""Monte-Carlo predictions of an Equinox model: masks are drawn, all else is as in inference."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 
-from quantal._prediction import Prediction, count_of_draws
-from quantal.jax._monte_carlo import moments
+from quantal._prediction import Prediction, count_of_draws, places_that_draw
+from quantal.jax._monte_carlo import mean_and_std
 from quantal.jax._random_bits import typed_key
-from quantal.jax.equinox._convert import is_dropout
+from quantal.jax.equinox._find_sites import is_dropout, places
 from quantal.jax.equinox._layer import QSD
 from quantal.keys import Key
 
@@ -22,15 +22,15 @@ Model = TypeVar("Model")
 
 
 @contextmanager
-def masks_on(model: Model, native: bool = False) -> Iterator[Model]:
-    """Give a model that draws masks, and is otherwise as it was.
+def masks_on(model: Model, *, native: bool = False) -> Iterator[Model]:
+    """Give the block a model that draws masks, and is otherwise as it was.
 
     The model itself, which cannot be changed, stays as it is: use the one that the block is given.
 
     Parameters
     ----------
     model : eqx.Module
-        Any module.
+        Any module with QSD in it.
     native : bool
         Whether to turn on Equinox's own dropout too.
 
@@ -42,6 +42,7 @@ def masks_on(model: Model, native: bool = False) -> Iterator[Model]:
     ...     drawing(jnp.ones(4), key=jax.random.key(0))
     Array([0.6197041, 3.8779285, 0.       , 0.       ], dtype=float32)
     """
+    places_that_draw((place for place in places(model) if is_dropout(place.module)), native)
 
     def switch(node: Any) -> Any:
         if isinstance(node, QSD) or (native and is_dropout(node)):
@@ -58,15 +59,18 @@ def predict_mc(
     *,
     key: jax.Array | Key,
     call: Callable[[Any, Any, jax.Array], Any] | None = None,
+    native: bool = False,
+    output: Callable[[Any], Any] | None = None,
+    samples: bool = False,
 ) -> Prediction:
     """Return the mean and the standard deviation of n predictions with masks on.
 
-    Memory does not grow with n.
+    Memory does not grow with n, unless the samples are asked for.
 
     Parameters
     ----------
     model : eqx.Module
-        Any module, in inference as a rule: what is not QSD stays in its present mode.
+        Any module with QSD in it, in inference as a rule: all else stays in its present mode.
     x : array or tree of arrays
         What the model is called with.
     n : int
@@ -76,6 +80,12 @@ def predict_mc(
     call : function, optional
         ``call(model, x, key)``, where ``model(x, key=key)`` is not right: for a batch, say, where
         the model takes one example. A function made anew for each prediction is compiled anew.
+    native : bool
+        Whether Equinox's own dropout draws too.
+    output : function, optional
+        What to apply to each prediction before the average, such as ``jax.nn.softmax``.
+    samples : bool
+        Whether to keep the predictions themselves, as ``samples`` of the result.
 
     Examples
     --------
@@ -84,8 +94,9 @@ def predict_mc(
     >>> f"{mean[0]:.1f} ± {std[0]:.1f}"
     '1.4 ± 1.5'
     """
-    with masks_on(model) as drawing:
-        return _predict(drawing, x, typed_key(key), count_of_draws(n), call or _call)
+    n, key, call = count_of_draws(n), typed_key(key), call or _call
+    with masks_on(model, native=native) as drawing:
+        return Prediction(*_predict(drawing, x, key, n, call, output, samples))
 
 
 def _call(model: Any, x: Any, key: jax.Array) -> Any:
@@ -93,5 +104,11 @@ def _call(model: Any, x: Any, key: jax.Array) -> Any:
 
 
 @eqx.filter_jit
-def _predict(model: Any, x: Any, key: jax.Array, n: int, call: Any) -> Prediction:
-    return moments(lambda key: call(model, x, key), key, n)
+def _predict(
+    model: Any, x: Any, key: jax.Array, n: int, call: Any, output: Any, samples: bool
+) -> tuple[Any, Any, Any]:
+    def draw(key: jax.Array) -> Any:
+        predicted = call(model, x, key)
+        return predicted if output is None else output(predicted)
+
+    return mean_and_std(draw, key, n, samples)

@@ -14,11 +14,11 @@ from jax import numpy as jnp
 
 from quantal.jax._functional import dilute
 
-__all__ = ["QSDAttention"]
+__all__ = ["QSDDotProductAttention"]
 
 
 @dataclass(frozen=True)
-class QSDAttention:
+class QSDDotProductAttention:
     """``nn.dot_product_attention`` with diluted attention weights."""
 
     alpha: float

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
 from contextlib import AbstractContextManager
-from functools import cache
 from typing import Any
 
 import jax
 from flax import linen as nn
 
 from quantal._errors import wrong_type, wrong_value
-from quantal._selection import Alpha, Pattern
-from quantal.jax._find_sites import Place, wanted
-from quantal.jax.linen._intercept import Record, Swap, intercepting
+from quantal._selection import Alpha, Pattern, Place
+from quantal.jax._example import Example, runner
+from quantal.jax._watch import unknown_places
+from quantal.jax.linen._find_sites import Record
+from quantal.jax.linen._intercept import Swap, intercepting
 from quantal.sites import Sites
 
 __all__ = ["convert", "intercept", "revert", "sites"]
@@ -21,11 +24,12 @@ __all__ = ["convert", "intercept", "revert", "sites"]
 
 def convert(
     module: nn.Module,
-    alpha: Alpha,
+    alpha: Alpha | None = None,
     *args: Any,
     include: Pattern = None,
     exclude: Pattern = None,
     strict: bool = True,
+    example: Example = None,
     **kwargs: Any,
 ) -> nn.Module:
     """Return a module with QSD in the place of every dropout that runs in it.
@@ -48,7 +52,9 @@ def convert(
     include, exclude : str, function, list of these, or None
         Shell-style patterns of paths such as ``"encoder/*"``, or functions of (path, module).
     strict : bool
-        Whether dropout that cannot be swapped is an error, or else a warning.
+        True: dropout that cannot be swapped is an error. False: it is a warning.
+    example : function or inputs, optional
+        As in `sites`: proves that no dropout was missed.
 
     Returns
     -------
@@ -67,9 +73,8 @@ def convert(
     """
     _check(module)
     swap = _swap(alpha, include, exclude, strict)
-    if args or kwargs:
-        chosen, unreached = wanted(swap.selection, _places(module, args, kwargs))
-        swap.selection.settle([place.site.name for place in chosen], unreached)
+    if args or kwargs or example is not None:
+        swap.selection.choose(_places(module, args, kwargs, example))
     # A later conversion takes what the earlier ones have left.
     return _made(revert(module), (*getattr(module, "qsd", ()), swap))
 
@@ -87,7 +92,7 @@ def revert(module: nn.Module) -> nn.Module:
     return module if before is None else _fields(module, before)
 
 
-def sites(module: nn.Module, *args: Any, **kwargs: Any) -> Sites:
+def sites(module: nn.Module, *args: Any, example: Example = None, **kwargs: Any) -> Sites:
     """List every place where a module drops units, and why some cannot be swapped.
 
     Parameters
@@ -97,6 +102,11 @@ def sites(module: nn.Module, *args: Any, **kwargs: Any) -> Sites:
     *args, **kwargs
         The arguments of ``module.init``, arrays or their shapes: the module is traced with them,
         since its layers come into being when it runs. Nothing is computed.
+    example : function or inputs, optional
+        Takes the place of these, and proves that no place is missing: a training pass is traced,
+        and every mask that it draws is seen, wherever it comes from. Inputs are those of the call,
+        such as ``(x, True)`` for ``(x, train)`` or a dict of keyword arguments; a function, such
+        as ``lambda module: loss(module, variables, batch)``, is given the module.
 
     Examples
     --------
@@ -107,11 +117,15 @@ def sites(module: nn.Module, *args: Any, **kwargs: Any) -> Sites:
     1 site, 0 of them QSD
     """
     _check(module)
-    return Sites(place.site for place in _places(module, args, kwargs))
+    return Sites(place.site for place in _places(module, args, kwargs, example))
 
 
 def intercept(
-    alpha: Alpha, *, include: Pattern = None, exclude: Pattern = None, strict: bool = True
+    alpha: Alpha | None = None,
+    *,
+    include: Pattern = None,
+    exclude: Pattern = None,
+    strict: bool = True,
 ) -> AbstractContextManager[None]:
     """Put QSD in the place of dropout in every Linen module that runs in a block.
 
@@ -133,7 +147,7 @@ def intercept(
     return intercepting((_swap(alpha, include, exclude, strict),))
 
 
-def _swap(alpha: Alpha, include: Pattern, exclude: Pattern, strict: bool) -> Swap:
+def _swap(alpha: Alpha | None, include: Pattern, exclude: Pattern, strict: bool) -> Swap:
     include, exclude = (
         tuple(choices) if isinstance(choices, list | set) else choices
         for choices in (include, exclude)
@@ -143,19 +157,31 @@ def _swap(alpha: Alpha, include: Pattern, exclude: Pattern, strict: bool) -> Swa
     return swap
 
 
-def _places(module: nn.Module, args: Any, kwargs: Any) -> list[Place]:
-    leaves, structure = jax.tree.flatten((args, kwargs))
-    arrays = {i: leaf for i, leaf in enumerate(leaves) if hasattr(leaf, "dtype")}
-
-    def init(arrays: dict[int, Any]) -> Any:
-        filled = [arrays.get(i, leaf) for i, leaf in enumerate(leaves)]
-        args, kwargs = jax.tree.unflatten(structure, filled)
-        return module.init(*args, **kwargs)
-
-    record = Record()
+def _places(module: nn.Module, args: Any, kwargs: Any, example: Example) -> list[Place]:
+    """Return the places that come by in a trace, of ``init`` or of an example."""
+    if example is None:
+        run, arrays = runner((args, kwargs), _init)
+    else:
+        run, arrays = runner(example, _train)
+    training_pass = functools.partial(run, module)
+    record = Record(quiet=example is None)
     with intercepting(record=record):
-        jax.eval_shape(init, arrays)
-    return list(record.places.values())
+        jax.eval_shape(training_pass, arrays)
+    found = list(record.places.values())
+    if example is None:
+        return found
+    # A conversion of all that is left: inner ones take precedence.
+    with intercepting((_swap(1.0, None, None, False),), record=Record(quiet=False)):
+        return found + unknown_places(training_pass, (arrays,), found)
+
+
+def _init(module: nn.Module, args: Any, kwargs: Any) -> Any:
+    return module.init(*args, **kwargs)
+
+
+def _train(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    keys = jax.random.split(jax.random.key(0))
+    return module.init_with_output({"params": keys[0], "dropout": keys[1]}, *args, **kwargs)
 
 
 def _check(module: Any) -> None:
@@ -176,19 +202,9 @@ def _fields(module: nn.Module, kind: Any, **changes: Any) -> nn.Module:
     return kind(**{name: getattr(module, name) for name in names}, **changes)
 
 
-@cache
+@functools.cache
 def _with_qsd(base: Any) -> Any:
     """Return a subclass whose methods run with QSD; of the same name, which names variables."""
-
-    # All methods of a module go through this one, also those called with apply(method=...).
-    # Linen must not wrap it as if it were one of them.
-    @nn.nowrap
-    def _call_wrapped_method(self: Any, method: Any, args: Any, kwargs: Any) -> Any:
-        run = base._call_wrapped_method
-        if self.scope is None:
-            return run(self, method, args, kwargs)
-        with intercepting(self.qsd, len(self.path)):
-            return run(self, method, args, kwargs)
 
     def __reduce__(self: Any) -> Any:  # noqa: N807
         return _made, (revert(self), self.qsd)
@@ -200,7 +216,32 @@ def _with_qsd(base: Any) -> Any:
         "__qualname__": base.__qualname__,
         "__reduce__": nn.nowrap(__reduce__),
         "_before_qsd": base,
-        "_call_wrapped_method": _call_wrapped_method,
         "qsd": (),
     }
-    return type(base)(base.__name__, (base,), members)
+    methods = {name: _intercepted(method) for name, method in _methods(base)}
+    return type(base)(base.__name__, (base,), methods | members)
+
+
+def _methods(base: type[nn.Module]) -> list[tuple[str, Any]]:
+    """Return the methods at which a run of a module can begin.
+
+    Those are its own, and those of every module that take another method to run, also one of the
+    class as it was: ``apply(variables, x, method=Model.encode)``.
+    """
+    given = ("apply", "init", "init_with_output")
+    return [
+        (name, method)
+        for name, method in inspect.getmembers(base, inspect.isfunction)
+        if name in given or (name == "__call__" or not hasattr(nn.Module, name))
+    ]
+
+
+def _intercepted(method: Any) -> Any:
+    # Linen wraps the methods of modules; this one is none, but calls one that is wrapped.
+    @nn.nowrap
+    @functools.wraps(method)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with intercepting(self.qsd, 0 if self.scope is None else len(self.path)):
+            return method(self, *args, **kwargs)
+
+    return run

@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 from flax import linen as nn
 
 from quantal.dilution import Vary
-from quantal.jax._functional import Number, checked, dilute, is_random
+from quantal.jax._functional import dilute
+from quantal.jax._parameters import Number, is_random, law_of
 from quantal.keys import Key
 
 __all__ = ["QSD", "diluted"]
 
 
-class QSD(nn.Module):
+@dataclass
+class _RateAndAlpha:
+    """The first fields of `QSD`: what stands last among its bases gives the first arguments."""
+
+    rate: Any  # a Rate; nn.Dropout says float
+    alpha: Number | None = None
+
+
+class QSD(nn.Dropout, _RateAndAlpha):
     """Quantal Synaptic Dilution: ``nn.Dropout`` with an ``alpha``.
 
     As with ``nn.Dropout``, ``apply`` needs ``rngs={"dropout": key}``, and ``init`` does not.
 
     Parameters
     ----------
-    rate : float or scalar jax.Array
-        The probability in [0, 1] that a unit is dropped. A new float compiles anew; an array can
-        be changed without.
+    rate : float, scalar jax.Array or quantal.jax.Law
+        The probability in [0, 1] that a unit is dropped. A new float compiles anew; an array or a
+        `quantal.jax.law`, which has its own alpha, can be changed without.
     alpha : float or scalar jax.Array
         The homogeneity, above 0; ``inf`` is standard dropout.
     broadcast_dims : sequence of int
@@ -48,17 +58,12 @@ class QSD(nn.Module):
     Array([1., 1., 1., 1.], dtype=float32)
     """
 
-    rate: Number
-    alpha: Number | None = None
-    broadcast_dims: Sequence[int] = ()
-    deterministic: bool | None = None
-    rng_collection: str = "dropout"
     p_broadcast_dims: Sequence[int] = ()
     vary: Vary = "pq"
     unit_mean: bool = False
 
     def __post_init__(self) -> None:
-        checked(self.rate, self.alpha, self.vary, self.unit_mean)
+        law_of(self.rate, self.alpha, self.vary, self.unit_mean)
         super().__post_init__()
 
     @nn.compact

@@ -1,9 +1,9 @@
-"""Monte-Carlo predictions of a Linen model: masks on, all else as it is called."""
+"""Monte-Carlo predictions of a Linen model: masks are drawn, all else is as it is called."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,26 +11,27 @@ import jax
 import numpy as np
 from flax import linen as nn
 
-from quantal._prediction import Prediction, count_of_draws
-from quantal.jax._monte_carlo import moments
+from quantal._prediction import Prediction, count_of_draws, nothing_to_draw
+from quantal.jax._monte_carlo import mean_and_std
 from quantal.jax._random_bits import typed_key
-from quantal.jax.linen._intercept import intercepting
+from quantal.jax.linen._intercept import Tally, intercepting
 from quantal.keys import Key
 
 __all__ = ["masks_on", "predict_mc"]
 
 
 @contextmanager
-def masks_on(module: nn.Module, native: bool = False) -> Iterator[nn.Module]:
+def masks_on(module: nn.Module, *, native: bool = False) -> Iterator[nn.Module]:
     """Draw masks while everything else is as it is called, with ``train=False`` or the like.
 
     QSD layers that run in the block draw, whatever ``deterministic`` says, and need the stream
-    ``dropout``. Functions compiled elsewhere are compiled anew in the block.
+    ``dropout``. Functions compiled elsewhere are compiled anew in the block. Layers are not there
+    until they run: so that there is nothing to draw is found out at the end of the block.
 
     Parameters
     ----------
     module : nn.Module
-        The module that is to run in the block.
+        The module that is to run in the block, which is given the same one.
     native : bool
         Whether to turn on Flax's own dropout too.
 
@@ -43,16 +44,28 @@ def masks_on(module: nn.Module, native: bool = False) -> Iterator[nn.Module]:
     ...     model.apply({}, jnp.ones(4), rngs={"dropout": jax.random.key(0)})
     Array([0.       , 0.       , 0.       , 2.6957088], dtype=float32)
     """
-    with intercepting(masks="all" if native else "QSD"):
+    tally = Tally()
+    with intercepting(masks="all" if native else "QSD", tally=tally):
         yield module
+    if tally.methods and not tally.drawn:
+        raise nothing_to_draw(native)
 
 
 def predict_mc(
-    module: nn.Module, variables: Any, x: Any, n: int, *, key: jax.Array | Key, **kwargs: Any
+    module: nn.Module,
+    variables: Any,
+    x: Any,
+    n: int,
+    *,
+    key: jax.Array | Key,
+    native: bool = False,
+    output: Callable[[Any], Any] | None = None,
+    samples: bool = False,
+    **kwargs: Any,
 ) -> Prediction:
     """Return the mean and the standard deviation of n predictions with masks on.
 
-    Memory does not grow with n.
+    Memory does not grow with n, unless the samples are asked for.
 
     Parameters
     ----------
@@ -66,6 +79,12 @@ def predict_mc(
         How many predictions, at least 2.
     key : jax.Array or quantal.Key
         The key of the draws, from which every random stream is seeded.
+    native : bool
+        Whether Flax's own dropout draws too.
+    output : function, optional
+        What to apply to each prediction before the average, such as ``jax.nn.softmax``.
+    samples : bool
+        Whether to keep the predictions themselves, as ``samples`` of the result.
     **kwargs
         Passed on to ``module.apply``, such as ``train=False``.
 
@@ -81,10 +100,10 @@ def predict_mc(
     arrays = {name for name, value in kwargs.items() if _is_arrays(value)}
     traced = {name: kwargs[name] for name in arrays}
     static = tuple((name, value) for name, value in kwargs.items() if name not in arrays)
-    with masks_on(module):
-        return _predict(
-            _Static(module), count_of_draws(n), static, variables, x, traced, typed_key(key)
-        )
+    n, key, held = count_of_draws(n), typed_key(key), _Static(module)
+    return Prediction(
+        *_predict(held, n, native, output, samples, static, variables, x, traced, key)
+    )
 
 
 class _Static:
@@ -105,12 +124,23 @@ def _is_arrays(value: Any) -> bool:
     return bool(leaves) and all(isinstance(leaf, jax.Array | np.ndarray) for leaf in leaves)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4, 5))
 def _predict(
-    held: _Static, n: int, static: Any, variables: Any, x: Any, traced: Any, key: jax.Array
-) -> Prediction:
+    held: _Static,
+    n: int,
+    native: bool,
+    output: Any,
+    samples: bool,
+    static: Any,
+    variables: Any,
+    x: Any,
+    traced: Any,
+    key: jax.Array,
+) -> tuple[Any, Any, Any]:
     def draw(key: jax.Array) -> Any:
-        # One key for all: each stream, of whatever name, is made from it.
-        return held.module.apply(variables, x, rngs=key, **dict(static), **traced)
+        with masks_on(held.module, native=native) as module:
+            # One key for all: each stream, of whatever name, is made from it.
+            predicted = module.apply(variables, x, rngs=key, **dict(static), **traced)
+        return predicted if output is None else output(predicted)
 
-    return moments(draw, key, n)
+    return mean_and_std(draw, key, n, samples)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
-from flax.nnx.nn import attention
+from flax import nnx
 from jax import numpy as jnp
 
 from quantal.jax._functional import dilute
+from quantal.jax._private_api import attention_weights
 
-__all__ = ["QSDAttention"]
+__all__ = ["QSDAttention", "is_plain_attention"]
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,14 @@ class QSDAttention:
     """
 
     alpha: float
-    native: Callable[..., jax.Array] = attention.dot_product_attention
+    native: Callable[..., jax.Array] = nnx.dot_product_attention
 
-    def __call__(
+    def __call__(self, *args: Any, **options: Any) -> jax.Array:
+        """Attend, as ``nnx.dot_product_attention`` does."""
+        bound = self.native.keywords if isinstance(self.native, partial) else {}
+        return self._attend(*args, **bound | options)
+
+    def _attend(
         self,
         query: jax.Array,
         key: jax.Array,
@@ -45,7 +52,6 @@ class QSDAttention:
         precision: Any = None,
         **options: Any,
     ) -> jax.Array:
-        """Attend, as ``nnx.dot_product_attention`` does."""
         options |= {"bias": bias, "mask": mask, "dtype": dtype, "precision": precision}
         if deterministic or dropout_rate == 0:
             return self.native(
@@ -58,7 +64,9 @@ class QSDAttention:
             )
         wide = dtype or jnp.result_type(query, key, value)
         query, key, value = (array.astype(wide) for array in (query, key, value))
-        weights = attention.dot_product_attention_weights(query, key, deterministic=True, **options)
+        weights_of = attention_weights()
+        assert weights_of is not None  # `sites` has named what cannot be swapped without it
+        weights = weights_of(query, key, deterministic=True, **options)
         weights = dilute(
             weights,
             dropout_rate,
@@ -69,3 +77,10 @@ class QSDAttention:
         # Heads of keys and values may be fewer: each serves a group of queries.
         value = jnp.repeat(value, weights.shape[-3] // value.shape[-2], axis=-2)
         return jnp.einsum("...hqk,...khd->...qhd", weights, value, precision=precision)
+
+
+def is_plain_attention(function: Any) -> bool:
+    """Return whether this is Flax's own attention, with or without options bound to it."""
+    if isinstance(function, partial) and not function.args:
+        function = function.func
+    return function is nnx.dot_product_attention

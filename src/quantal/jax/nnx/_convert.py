@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from flax import nnx
-from flax.nnx.nn import attention
 
-from quantal._selection import Alpha, Pattern, Selection
-from quantal.jax._find_sites import Place, alpha_for, readable, wanted
-from quantal.jax._source_scan import literal_dropout
-from quantal.jax.nnx._attention import QSDAttention
-from quantal.jax.nnx._layer import QSD
-from quantal.sites import Site, Sites
+from quantal._selection import Alpha, Pattern, Place, Selection
+from quantal.jax._example import Example, runner
+from quantal.jax._watch import unknown_places
+from quantal.jax.nnx._find_sites import places
+from quantal.jax.nnx._swap import swap, unswap
+from quantal.sites import Sites
 
-__all__ = ["convert", "places", "revert", "sites"]
+__all__ = ["convert", "revert", "sites"]
 
 Model = TypeVar("Model")
-
-_ATTENTION = (attention.dot_product_attention, attention.dot_product_attention_weights)
 
 
 def convert(
     model: Model,
-    alpha: Alpha,
+    alpha: Alpha | None = None,
     *,
     include: Pattern = None,
     exclude: Pattern = None,
     strict: bool = True,
+    example: Example = None,
 ) -> Model:
     """Put QSD in the place of every dropout of a model, in place.
 
@@ -40,15 +37,18 @@ def convert(
     Parameters
     ----------
     model : nnx.Module
-        Any module, or any tree of modules; its ``nnx.Dropout`` and the dropout of
-        ``nnx.MultiHeadAttention`` on its weights are swapped.
+        Any module, or any tree of modules; its ``nnx.Dropout``, the dropout of
+        ``nnx.MultiHeadAttention`` on its weights and that of Linen modules in it
+        (``nnx.bridge.ToNNX``) are swapped.
     alpha : float or function
         The homogeneity, or a function from the rate to it.
     include, exclude : str, function, list of these, or None
         Shell-style patterns of paths such as ``"blocks/*/dropout"``, or functions of
         (path, module).
     strict : bool
-        Whether dropout that cannot be swapped is an error, or else a warning.
+        True: dropout that cannot be swapped is an error. False: it is a warning.
+    example : function or inputs, optional
+        As in `sites`: proves that no dropout was missed.
 
     Returns
     -------
@@ -64,16 +64,8 @@ def convert(
     1 site, 1 of them QSD
     """
     selection = Selection(alpha, include, exclude, strict)
-    chosen, unreached = wanted(selection, places(model))
-    selection.settle([place.site.name for place in chosen], unreached)
-    alphas = [alpha_for(selection, _rate(place.module)) for place in chosen]
-    for (_, module), own_alpha in zip(chosen, alphas, strict=True):
-        if isinstance(module, nnx.MultiHeadAttention):
-            module.attention_fn = QSDAttention(own_alpha, module.attention_fn)
-        else:
-            _become(Swapped, module)
-            for name, value in (_QSD_ALONE | {"alpha": own_alpha}).items():
-                setattr(module, name, value)
+    for place, own_alpha in selection.choose(_all_places(model, example)):
+        swap(place.module, own_alpha)
     return model
 
 
@@ -90,71 +82,50 @@ def revert(model: Model) -> Model:
     True
     """
     for _, module in nnx.iter_graph(model):
-        if isinstance(module, Swapped):
-            for name in _QSD_ALONE:
-                delattr(module, name)
-            _become(nnx.Dropout, module)
-        elif isinstance(getattr(module, "attention_fn", None), QSDAttention):
-            module.attention_fn = module.attention_fn.native
+        unswap(module)
     return model
 
 
-def sites(model: Any) -> Sites:
+def sites(model: Any, *, example: Example = None) -> Sites:
     """List every place of a model where units are dropped, and why some cannot be swapped.
+
+    Parameters
+    ----------
+    model : nnx.Module
+        Any module, or any tree of modules.
+    example : function or inputs, optional
+        Proves that no place is missing: a training pass is traced, and every mask that it draws
+        is seen, wherever it comes from. Inputs are a tuple of positional arguments, a dict of
+        keyword arguments or a single array, and the model is called with them; a function, such
+        as ``lambda model: loss(model, batch)``, is given the model. The model is a copy in
+        training mode: its own streams, modes and statistics stay as they are.
 
     Examples
     --------
+    >>> from quantal.jax.nnx import QSD
     >>> sites(nnx.Sequential(nnx.Dropout(0.5), QSD(0.5, alpha=1.0)))
     name      kind     rate  alpha  mean gain
     layers/0  Dropout  0.5   -      1
     layers/1  QSD      0.5   1      1.333
     2 sites, 1 of them QSD
     """
-    return Sites(place.site for place in places(model))
+    return Sites(place.site for place in _all_places(model, example))
 
 
-class Swapped(QSD):
-    """A QSD that `convert` put in the place of an ``nnx.Dropout``, which `revert` finds."""
+def _all_places(model: Any, example: Example) -> list[Place]:
+    """Return the places that are found by looking and, with an example, by running."""
+    known = list(places(model))
+    if example is None:
+        return known
+    run, arrays = runner(example, lambda model, *args, **kwargs: model(*args, **kwargs))
+    graphdef, state = nnx.split(model)
 
+    def training_pass(state: Any, arrays: Any) -> Any:
+        copy = nnx.merge(graphdef, state)
+        for place in places(copy):
+            if place.site.alpha is None and not place.site.unreached:
+                swap(place.module, 1.0)
+        copy.train()
+        return run(copy, arrays)
 
-# The attributes that QSD has beyond those of dropout.
-_QSD_ALONE = {"alpha": None, "p_broadcast_dims": (), "vary": "pq", "unit_mean": False}
-
-
-def places(model: Any) -> Iterator[Place]:
-    """Yield every place of a model where units are dropped, each shared module once."""
-    for path, module in nnx.iter_graph(model):
-        if not isinstance(module, nnx.Module):
-            continue
-        name = "/".join(map(str, path))
-        if (site := _site(name, module)) is not None:
-            yield Place(site, module)
-        for literal in literal_dropout(name, type(module), (nnx.Dropout,), _ATTENTION):
-            yield Place(literal, module)
-
-
-def _site(name: str, module: nnx.Module) -> Site | None:
-    if isinstance(module, QSD):
-        rate, alpha = readable(module.rate), readable(module.alpha)
-        return Site(name, "QSD", rate, alpha, vary=module.vary, unit_mean=module.unit_mean)
-    kind, reason = type(module).__name__, ""
-    if isinstance(module, nnx.Dropout):
-        if type(module) is not nnx.Dropout:
-            reason = f"{kind} is a class of its own"
-    elif isinstance(module, nnx.MultiHeadAttention) and module.dropout_rate > 0:
-        if isinstance(module.attention_fn, QSDAttention):
-            return Site(name, "QSD", readable(module.dropout_rate), module.attention_fn.alpha)
-        if module.attention_fn is not attention.dot_product_attention:
-            reason = "its attention_fn is not nnx.dot_product_attention"
-    else:
-        return None
-    return Site(name, kind, readable(_rate(module)), unreached=reason)
-
-
-def _become(kind: type, module: nnx.Module) -> None:
-    # NNX takes what is set in the usual way for an attribute of the model.
-    object.__setattr__(module, "__class__", kind)
-
-
-def _rate(module: Any) -> Any:
-    return module.dropout_rate if isinstance(module, nnx.MultiHeadAttention) else module.rate
+    return known + unknown_places(training_pass, (state, arrays), known)

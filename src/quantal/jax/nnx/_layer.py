@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import jax
 from flax import nnx
 
 from quantal._errors import wrong_type
 from quantal.dilution import Vary
-from quantal.jax._functional import Number, checked, dilute, is_random
+from quantal.jax._functional import dilute
+from quantal.jax._law import Law
+from quantal.jax._parameters import Number, Rate, is_random, law_of
 from quantal.jax._random_bits import typed_key
 from quantal.keys import Key
 
@@ -33,9 +36,9 @@ class QSD(nnx.Dropout):
 
     Parameters
     ----------
-    rate : float or scalar jax.Array
-        The probability in [0, 1] that a unit is dropped. A new float compiles anew; an array can
-        be changed without.
+    rate : float, scalar jax.Array or quantal.jax.Law
+        The probability in [0, 1] that a unit is dropped. A new float compiles anew; an array or a
+        `quantal.jax.law`, which has its own alpha, can be changed without.
     alpha : float or scalar jax.Array
         The homogeneity, above 0; ``inf`` is standard dropout.
     broadcast_dims : sequence of int
@@ -65,7 +68,7 @@ class QSD(nnx.Dropout):
 
     def __init__(
         self,
-        rate: Number,
+        rate: Rate,
         alpha: Number | None = None,
         *,
         broadcast_dims: Sequence[int] = (),
@@ -76,9 +79,11 @@ class QSD(nnx.Dropout):
         rng_collection: str = "dropout",
         rngs: nnx.Rngs | nnx.RngStream | Key | None = None,
     ) -> None:
-        checked(rate, alpha, vary, unit_mean)
+        law_of(rate, alpha, vary, unit_mean)
+        if isinstance(rate, Law) and hasattr(nnx, "data"):  # which older versions do without
+            rate = nnx.data(rate)
         super().__init__(
-            rate,
+            cast("float", rate),
             broadcast_dims=broadcast_dims,
             deterministic=deterministic,
             rng_collection=rng_collection,

@@ -1,20 +1,21 @@
-"""Monte-Carlo predictions of an NNX model: masks on, all else as in evaluation."""
+"""Monte-Carlo predictions of an NNX model: masks are drawn, all else is as in evaluation."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, TypeVar, cast
 
 import jax
 from flax import nnx
 from jax import numpy as jnp
 
-from quantal._prediction import Prediction, count_of_draws
-from quantal.jax._monte_carlo import moments
+from quantal._prediction import Prediction, count_of_draws, places_that_draw
+from quantal.jax._monte_carlo import mean_and_std
 from quantal.jax._random_bits import typed_key
-from quantal.jax.nnx._convert import places
+from quantal.jax.nnx._bridge import linen_module_in
+from quantal.jax.nnx._find_sites import places
 from quantal.keys import Key
 
 __all__ = ["masks_on", "predict_mc"]
@@ -23,7 +24,7 @@ Model = TypeVar("Model")
 
 
 @contextmanager
-def masks_on(model: Model, native: bool = False) -> Iterator[Model]:
+def masks_on(model: Model, *, native: bool = False) -> Iterator[Model]:
     """Draw masks while everything else is as it is, as in ``model.eval()``.
 
     Sets ``deterministic`` to False in the QSD layers alone, and back when the block ends, however
@@ -32,7 +33,7 @@ def masks_on(model: Model, native: bool = False) -> Iterator[Model]:
     Parameters
     ----------
     model : nnx.Module
-        Any module.
+        Any module with QSD in it. The block is given the same one.
     native : bool
         Whether to turn on Flax's own dropout too.
 
@@ -45,19 +46,18 @@ def masks_on(model: Model, native: bool = False) -> Iterator[Model]:
     ...     model(jnp.ones(4))
     Array([2.756429, 0.      , 0.      , 0.      ], dtype=float32)
     """
-    switched = [
-        (place.module, place.module.deterministic)
-        for place in places(model)
-        if (native or place.site.alpha is not None)
-        and isinstance(place.module, nnx.Dropout | nnx.MultiHeadAttention)
-    ]
+    layers = [place for place in places(model) if not place.site.unreached]
+    every = [place.module for place in places_that_draw(layers, native)]
+    drawing = [module for module in every if linen_module_in(module) is None]
+    before = [module.deterministic for module in drawing]
     try:
-        for module, _ in switched:
+        for module in drawing:
             module.deterministic = False
-        yield model
+        with _masks_on_in_linen(native) if len(drawing) < len(every) else nullcontext():
+            yield model
     finally:
-        for module, before in switched:
-            module.deterministic = before
+        for module, mode in zip(drawing, before, strict=True):
+            module.deterministic = mode
 
 
 def predict_mc(
@@ -67,15 +67,19 @@ def predict_mc(
     *,
     key: jax.Array | Key,
     call: Callable[[Any, Any, nnx.Rngs], Any] | None = None,
+    native: bool = False,
+    output: Callable[[Any], Any] | None = None,
+    samples: bool = False,
 ) -> Prediction:
     """Return the mean and the standard deviation of n predictions with masks on.
 
-    The model is left as it was, its random streams included; memory does not grow with n.
+    The model is left as it was, its random streams included. Memory does not grow with n, unless
+    the samples are asked for.
 
     Parameters
     ----------
     model : nnx.Module
-        Any module, in evaluation as a rule: what is not QSD stays in its present mode.
+        Any module with QSD in it, in evaluation as a rule: all else stays in its present mode.
     x : array or tree of arrays
         What the model is called with.
     n : int
@@ -85,6 +89,12 @@ def predict_mc(
     call : function, optional
         ``call(model, x, rngs)``, where ``model(x)`` is not right; ``rngs`` is an ``nnx.Rngs`` of
         this draw. A function made anew for each prediction is compiled anew.
+    native : bool
+        Whether Flax's own dropout draws too.
+    output : function, optional
+        What to apply to each prediction before the average, such as ``jax.nn.softmax``.
+    samples : bool
+        Whether to keep the predictions themselves, as ``samples`` of the result.
 
     Examples
     --------
@@ -94,27 +104,43 @@ def predict_mc(
     >>> f"{mean[0]:.1f} ± {std[0]:.1f}"
     '1.3 ± 1.5'
     """
-    with masks_on(model):
-        graphdef, streams, rest = nnx.split(model, nnx.RngState, ...)
-    return _predict(graphdef, count_of_draws(n), call or _call, streams, rest, x, typed_key(key))
+    n, key, call = count_of_draws(n), typed_key(key), call or _call
+    with masks_on(model, native=native):
+        graphdef, streams, rest = cast("Any", nnx.split(model, nnx.RngState, ...))
+        return Prediction(*_predict(graphdef, n, call, output, samples, streams, rest, x, key))
+
+
+def _masks_on_in_linen(native: bool) -> AbstractContextManager[None]:
+    from quantal.jax.linen._intercept import intercepting
+
+    return intercepting(masks="all" if native else "QSD")
 
 
 def _call(model: Any, x: Any, rngs: nnx.Rngs) -> Any:
     return model(x)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
 def _predict(
-    graphdef: Any, n: int, call: Any, streams: Any, rest: Any, x: Any, key: jax.Array
-) -> Prediction:
+    graphdef: Any,
+    n: int,
+    call: Any,
+    output: Any,
+    samples: bool,
+    streams: Any,
+    rest: Any,
+    x: Any,
+    key: jax.Array,
+) -> tuple[Any, Any, Any]:
     def draw(key: jax.Array) -> Any:
         own, given = jax.random.split(key)
         # Variables of this trace, which the model may change.
         fresh = jax.tree.map(lambda leaf: leaf, rest)
         model = nnx.merge(graphdef, _seeded(streams, own), fresh)
-        return call(model, x, nnx.Rngs(given))
+        predicted = call(model, x, nnx.Rngs(given))
+        return predicted if output is None else output(predicted)
 
-    return moments(draw, key, n)
+    return mean_and_std(draw, key, n, samples)
 
 
 def _seeded(streams: Any, key: jax.Array) -> Any:

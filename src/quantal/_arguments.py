@@ -1,0 +1,186 @@
+"""Checks of arguments, each with the one error of the house for all that is wrong with them.
+
+A message says the argument, what was expected and what was received. Adapters use these functions
+too, so that the same mistake reads the same in every framework.
+"""
+
+from __future__ import annotations
+
+import itertools
+import numbers
+import operator
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quantal._errors import wrong_type, wrong_value
+
+__all__ = [
+    "array",
+    "axes",
+    "broadcasts",
+    "flag",
+    "floats",
+    "instance",
+    "integer",
+    "number",
+    "shape",
+]
+
+_Kind = TypeVar("_Kind")
+
+
+def number(name: str, value: Any, expected: str) -> float:
+    """Return a real number as a float; an array without axes counts as the number in it.
+
+    Examples
+    --------
+    >>> number("rate", 10**400, "a number in [0, 1]")
+    Traceback (most recent call last):
+    ValueError: rate: expected a number in [0, 1]. Received: rate=1000...
+    """
+    if type(value) is float:  # nearly always, and a layer may ask in each step
+        return value
+    scalar = getattr(value, "shape", None) == () and _kind(value) in ("float", "int", "uint")
+    # bool is a Real to Python, but rate=True is always a mistake.
+    if isinstance(value, bool | np.bool_) or not (isinstance(value, numbers.Real) or scalar):
+        raise wrong_type(name, expected, value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise wrong_value(name, expected, value) from None
+    except TypeError:  # a number that is known only when a compiled function runs
+        raise wrong_type(name, expected, value) from None
+
+
+def integer(name: str, value: Any, expected: str, low: int, below: int) -> int:
+    """Return an integer of any kind, low ≤ n < below, as Python's own.
+
+    Examples
+    --------
+    >>> integer("n", np.int64(3), "an integer in [0, 8)", 0, 8)
+    3
+    """
+    try:
+        if isinstance(value, bool | np.bool_):
+            raise TypeError
+        found = operator.index(value)
+    except TypeError:
+        raise wrong_type(name, expected, value) from None
+    if not low <= found < below:
+        raise wrong_value(name, expected, value)
+    return found
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return a truth value: nothing but True or False will do.
+
+    Examples
+    --------
+    >>> flag("training", "no")
+    Traceback (most recent call last):
+    TypeError: training: expected True or False. Received: training='no'
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise wrong_type(name, "True or False", value)
+    return bool(value)
+
+
+def instance(name: str, value: Any, kind: type[_Kind] | tuple[type, ...], expected: str) -> _Kind:
+    """Return a value of a certain class."""
+    if not isinstance(value, kind):
+        raise wrong_type(name, expected, value)
+    return value  # type: ignore[return-value]
+
+
+def shape(name: str, value: Any) -> tuple[int, ...]:
+    """Return the shape of an array, given as one size or as a sequence of them.
+
+    Examples
+    --------
+    >>> shape("shape", np.int64(2)), shape("shape", [2, 3])
+    ((2,), (2, 3))
+    >>> shape("shape", -1)
+    Traceback (most recent call last):
+    ValueError: shape: expected a size of at least 0, or several. Received: shape=-1
+    """
+    expected = "a size of at least 0, or several"
+    sizes = _integers(name, value, expected, 64)
+    # NumPy can address no more, with eight bytes an element.
+    if any(size < 0 for size in sizes) or _product(sizes) >= 2**60:
+        raise wrong_value(name, expected, value)
+    return tuple(sizes)
+
+
+def axes(name: str, value: Any, ndim: int) -> frozenset[int]:
+    """Return axes of an array, counted from the front; each must exist and be named once.
+
+    Examples
+    --------
+    >>> sorted(axes("broadcast_dims", (0, -1), 3))
+    [0, 2]
+    """
+    expected = f"distinct axes of an array with {ndim} dimensions"
+    listed = _integers(name, value, expected, ndim + 1)
+    counted = frozenset(axis % ndim for axis in listed if -ndim <= axis < ndim)
+    if len(counted) < len(listed):
+        raise wrong_value(name, expected, value)
+    return counted
+
+
+def floats(name: str, value: Any, expected: str = "numbers") -> NDArray[np.float64]:
+    """Return numbers, in whatever nesting, as an array of float64."""
+    try:
+        given = np.asarray(value)
+        if given.dtype.kind not in "fiuO":  # an O is a Fraction, or a large integer
+            raise TypeError
+        return given.astype(np.float64)
+    except Exception:  # whatever an object of somebody's own class raises
+        raise wrong_type(name, expected, value) from None
+
+
+def array(name: str, value: Any, expected: str) -> NDArray[Any]:
+    """Return an array of NumPy with floating-point numbers."""
+    if not isinstance(value, np.ndarray | np.generic):
+        raise wrong_type(name, expected, type(value))
+    if not np.issubdtype(value.dtype, np.floating):
+        raise wrong_type(name, expected, value.dtype)
+    return value  # type: ignore[return-value]
+
+
+def broadcasts(smaller: tuple[int, ...], larger: tuple[int, ...]) -> bool:
+    """Return whether an array of one shape can be used with one of another, which stays."""
+    try:
+        return np.broadcast_shapes(smaller, larger) == larger
+    except ValueError:
+        return False
+
+
+def _integers(name: str, value: Any, expected: str, most: int) -> list[int]:
+    """Return one or several integers; of more than ``most``, only one more."""
+    single = not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0
+    try:
+        listed = [value] if single else list(itertools.islice(value, most + 1))
+        if any(isinstance(each, bool | np.bool_) for each in listed):
+            raise TypeError
+        found = [operator.index(each) for each in listed]
+    except Exception:  # a TypeError, or what an array of another framework raises
+        raise wrong_type(name, expected, value) from None
+    if len(found) > most:
+        raise wrong_value(name, expected, value)
+    return found
+
+
+def _kind(value: Any) -> str:
+    """Return the kind of an array's numbers, by the name that every framework has for it."""
+    name = str(getattr(value, "dtype", "")).rpartition(".")[2]
+    return name.rstrip("0123456789").removeprefix("b")  # bfloat16, too
+
+
+def _product(sizes: list[int]) -> int:
+    found = 1
+    for size in sizes:
+        found *= size
+    return found

@@ -1,0 +1,102 @@
+"""Proof by running: the masks that a program draws without QSD, and the lines that led there.
+
+Whatever its source looks like, a mask is drawn as one, or is a comparison of random numbers, or
+their floor. Which operations of a framework these are is said by the framework's own ``_watch``.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import sysconfig
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["MaskFinder", "NativeMask", "StackFrame", "in_package"]
+
+
+class StackFrame(NamedTuple):
+    """A line that is being run, in a function named as ``Class.method``."""
+
+    file: str
+    line: int
+    function: str
+
+
+class NativeMask(NamedTuple):
+    """A mask that was drawn, and the lines that led there, the innermost first.
+
+    Its rate is NaN where it cannot be told.
+    """
+
+    rate: float
+    frames: tuple[StackFrame, ...]
+
+
+class MaskFinder:
+    """Find the masks among the operations of a program, told one by one.
+
+    Parameters
+    ----------
+    random : iterable of str
+        Operations that draw what masks can be made of.
+    passed_on : iterable of str
+        Operations that leave random numbers random.
+    masks : mapping from str to function
+        Operations that draw or make masks, each with a function from its inputs to the rate.
+
+    Examples
+    --------
+    >>> finder = MaskFinder(["uniform"], ["cast"], {"less": lambda inputs: 1 - inputs[1]})
+    >>> numbers, same, mask = [0.3], [0.3], [True]
+    >>> finder.see("uniform", [], [numbers])
+    >>> finder.see("cast", [numbers], [same])
+    >>> finder.see("less", [same, 0.75], [mask])
+    >>> [found.rate for found in finder.found]
+    [0.25]
+    """
+
+    def __init__(
+        self,
+        random: Iterable[str],
+        passed_on: Iterable[str],
+        masks: dict[str, Callable[[Any], float]],
+        drawn: Iterable[str] = (),
+    ) -> None:
+        self._random, self._passed_on = frozenset(random), frozenset(passed_on)
+        self._masks, self._drawn = masks, frozenset(drawn)
+        self._tensors: dict[int, Any] = {}  # the random ones by identity, and kept alive for that
+        self.found: list[NativeMask] = []
+
+    def see(self, kind: str, inputs: Iterable[Any], outputs: Iterable[Any]) -> None:
+        """Take note of an operation."""
+        inputs = list(inputs)
+        follows = any(id(each) in self._tensors for each in inputs)
+        if kind in self._masks and (follows or kind in self._drawn):
+            self.found.append(NativeMask(_short(self._masks[kind](inputs)), _stack()))
+        elif kind in self._random or (follows and kind in self._passed_on):
+            self._tensors.update({id(each): each for each in outputs})
+
+
+def _short(rate: float) -> float:
+    # Which may come as a float32, or as 1 less the probability to keep a unit.
+    return float(f"{rate:.6g}") if math.isfinite(rate) else math.nan
+
+
+def _stack() -> tuple[StackFrame, ...]:
+    frame, found = sys._getframe(1), []
+    while frame is not None:
+        code = frame.f_code
+        found.append(StackFrame(code.co_filename, frame.f_lineno, code.co_qualname))
+        frame = frame.f_back  # type: ignore[assignment]
+    return tuple(found)
+
+
+def in_package(frame: StackFrame, *packages: str) -> bool:
+    """Return whether a line stands in one of these packages, or in Python's own library."""
+    standard = sysconfig.get_path("stdlib")
+    if frame.file.startswith((standard, "<frozen")) and "site-packages" not in frame.file:
+        return True
+    files = (getattr(sys.modules.get(name), "__file__", None) for name in packages)
+    return any(frame.file.startswith(f"{Path(file).parent}/") for file in files if file)

@@ -1,0 +1,28 @@
+"""The module that draws for the backend that Keras runs on.
+
+Each of ``_on_tensorflow``, ``_on_jax`` and ``_on_torch`` has these functions:
+
+``dilute(x, law, source, axes, tables)``
+    Dilute x by a law, drawing from a source.
+``make_tables(law, shared)``
+    Make what a layer keeps so that functions which are compiled already see a change of its law;
+    None where there is no such thing.
+``masks_of_call(call, args)``, ``masks_of_function(run)``
+    Return the masks that are drawn without QSD by ``call(*args)``, of which nothing else is of
+    interest, or by ``run()``, which may do anything.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import keras
+
+from quantal._errors import wrong_value
+
+__all__ = ["backend"]
+
+if keras.backend.backend() not in ("tensorflow", "jax", "torch"):
+    raise wrong_value("KERAS_BACKEND", "tensorflow, jax or torch", keras.backend.backend())
+backend: Any = importlib.import_module(f"quantal.keras._on_{keras.backend.backend()}")

@@ -1,0 +1,65 @@
+"""The layers of a model, each with its place in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import keras
+
+from quantal._errors import wrong_type
+from quantal.keras._private_api import children, parts
+
+__all__ = ["Node", "check_flag", "check_model", "forget_traces", "walk"]
+
+
+class Node(NamedTuple):
+    """One layer: its path in names, for people, and in positions, for files."""
+
+    name: str
+    steps: tuple[int, ...]
+    layer: Any
+
+
+def walk(layer: Any) -> Iterator[Node]:
+    """Yield a layer and all within it, each once, however often it is used."""
+    seen: set[int] = set()
+    waiting = [Node("", (), layer)]
+    while waiting:
+        node = waiting.pop()
+        if id(node.layer) in seen:
+            continue
+        seen.add(id(node.layer))
+        yield node
+        waiting += reversed(list(_within(node)))
+
+
+def _within(node: Node) -> Iterator[Node]:
+    names = {id(part): name for name, part in parts(node.layer)}
+    for step, child in enumerate(children(node.layer)):
+        # Layers of a graph have names of their own; others are known by the attribute.
+        name = names.get(id(child), child.name)
+        yield Node(f"{node.name}/{name}".lstrip("/"), (*node.steps, step), child)
+
+
+def check_model(model: Any, kind: type = keras.layers.Layer) -> None:
+    """Refuse what is no model, or no layer."""
+    if not isinstance(model, kind):
+        layer = kind is keras.layers.Layer
+        expected = "a keras.Model or keras.layers.Layer" if layer else "a keras.Model"
+        raise wrong_type("model", expected, type(model))
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, bool):
+        raise wrong_type(name, "True or False", value)
+
+
+def forget_traces(model: Any) -> None:
+    """Have fit, evaluate and predict compile again: what they traced holds for other layers."""
+    for node in walk(model):
+        if isinstance(node.layer, keras.Model):
+            node.layer.train_function = None
+            node.layer.test_function = None
+            node.layer.predict_function = None

@@ -1,0 +1,32 @@
+"""The product of a tensor and its coefficients, by torch's own operations."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["casts_apart", "product", "product_without_graph"]
+
+# Where to cast first and compute then is faster than to compute with two dtypes at once, in one
+# pass over the memory.
+_CAST_APART = {"cpu"}
+
+
+def casts_apart(x: Tensor) -> bool:
+    """Return whether casts are best done on their own, on the device of a tensor."""
+    return x.device.type in _CAST_APART
+
+
+def product(x: Tensor, c: Tensor, inplace: bool = False) -> Tensor:
+    """Multiply x by c, which has its shape or can be broadcast to it."""
+    # Half precision is multiplied in float32 in any case: only the product is rounded.
+    return x.mul_(c) if inplace else (x * c).to(x.dtype)
+
+
+def product_without_graph(x: Tensor, c: Tensor, inplace: bool = False) -> Tensor:
+    """Do the same where autograd does not look on, and c, which is new, may be overwritten."""
+    if not inplace and c.shape == x.shape and c.dtype == x.dtype and x.is_contiguous():
+        return c.mul_(x)  # spares a tensor
+    if inplace or casts_apart(x):
+        return product(x, c, inplace)
+    return torch.mul(x, c, out=torch.empty_like(x))

@@ -1,0 +1,141 @@
+"""The kernels in Triton's interpreter: NumPy's coefficients bit for bit, from seeds and from keys."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import quantal
+import quantal.numpy
+from quantal import Dilution
+from quantal.table import LEVELS, table
+from quantal.torch import _launch
+from quantal.torch._self_check import cells_of_seed, philox4x32
+from quantal.torch._tables import tables
+
+CPU = torch.device("cpu")
+DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+TILE = 8 * _launch.LANES
+# None, one, a few, rows of odd length, less and more than a tile, whole tiles, more than a block.
+SHAPES = [(), (0,), (3, 0, 4), (1,), (5, 7), (2, 3, 9), (16,), (2, 516), (TILE,), (2 * TILE + 3,)]
+SHAPES += [(3, 1025)]
+LAWS = [
+    Dilution(0.2, 0.2),
+    Dilution(0.5, math.inf),
+    Dilution(1e-4, 1e-3),
+    Dilution(0.4, 3.0, vary="q", unit_mean=True),
+]
+SEEDS = [0, 1, 2**32 - 1, 2**63 - 1, -(2**63)]
+
+
+def exact(x, c):
+    """Return the product as on a CPU, rounded once."""
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    return (x.to(wide) * torch.from_numpy(c).to(wide)).to(x.dtype)
+
+
+def same(got, expected):
+    """Whether all bits are the same, those of zeros and NaN too."""
+    assert got.dtype == expected.dtype
+    whole = {2: torch.int16, 4: torch.int32, 8: torch.int64}[got.itemsize]
+    return torch.equal(got.view(whole), expected.view(whole))
+
+
+def from_seed(law, shape, seed, level):
+    row = table(law).values[int(level < table(law).threshold)]
+    return row[cells_of_seed(seed % 2**64, math.prod(shape))].reshape(shape)
+
+
+def run_seed(x, law, seed, level):
+    made, y = tables(law, False, CPU), torch.full_like(x, math.nan)
+    given = torch.tensor([seed, level], dtype=torch.int64)
+    _launch.multiply_by_seed(x, y, made.values, made.thresholds, given)
+    return y
+
+
+def run_key(x, law, key):
+    made, y = tables(law, False, CPU), torch.full_like(x, math.nan)
+    own, _, call = key.split(3)
+    words = own.word0, own.word1, call.level()
+    _launch.multiply_by_key(x, y, made.values, made.thresholds, *words)
+    return y
+
+
+def test_the_model_of_philox_gives_its_published_numbers():
+    """Known answers of Philox-4x32-10, from the authors' Random123."""
+    answers = {
+        (0, 0, 0, 0, 0): (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8),
+        (2**64 - 1, *[2**32 - 1] * 4): (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD),
+        (0x299F31D0A4093822, 0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344): (
+            0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1,
+        ),
+    }  # fmt: skip
+    for (key, *counter), words in answers.items():
+        got = philox4x32(key, [np.array([word], np.uint64) for word in counter])
+        assert tuple(int(word[0]) for word in got) == words
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_seed_gives_the_coefficients_of_the_model(shape, dtype):
+    x = torch.randn(shape, dtype=torch.float64).to(dtype)
+    law, (seed, level) = LAWS[0], (SEEDS[3], 12345)
+    assert same(run_seed(x, law, seed, level), exact(x, from_seed(law, shape, seed, level)))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_key_gives_the_coefficients_of_numpy(shape, dtype):
+    x = torch.randn(shape, dtype=torch.float64).to(dtype)
+    law, key = LAWS[0], quantal.key(2**63 + 12345)
+    c = quantal.numpy.coefficients(law, shape, None, key)
+    assert same(run_key(x, law, key), exact(x, c))
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_laws_and_seeds(law, seed):
+    x = torch.randn(3, 7)
+    threshold = table(law).threshold
+    # Of 64 random bits, 30 are the level: around the threshold of the second row, and its bounds.
+    levels = {0, threshold - 1, threshold, LEVELS - 1} & set(range(LEVELS))
+    for level, above in itertools.product(levels, (0, 2**40, -(2**62))):
+        c = from_seed(law, x.shape, seed, level)
+        assert same(run_seed(x, law, seed, level + above), exact(x, c))
+    key = quantal.key(seed % 2**64)
+    c = quantal.numpy.coefficients(law, tuple(x.shape), None, key)
+    assert same(run_key(x, law, key), exact(x, c))
+
+
+@pytest.mark.parametrize("small", [0, 2**31])
+def test_numbers_of_over_31_bits_mean_the_same(small, monkeypatch):
+    monkeypatch.setattr(_launch, "_SMALL", small)
+    law, key = LAWS[0], quantal.key(7)
+    for shape in ((40, 7), (2, 520)):
+        x = torch.randn(shape)
+        assert same(run_seed(x, law, 5, 6), exact(x, from_seed(law, shape, 5, 6)))
+        c = quantal.numpy.coefficients(law, shape, None, key)
+        assert same(run_key(x, law, key), exact(x, c))
+
+
+def test_units_outside_of_a_tensor_are_left_alone():
+    made = tables(LAWS[0], False, CPU)
+    for shape in ((37,), (5, 7)):
+        x, around = torch.randn(shape), torch.full((3, 50), 7.0)
+        y = around[1, : x.numel()].view(shape)
+        _launch.multiply_by_seed(x, y, made.values, made.thresholds, torch.tensor([1, 2]))
+        _launch.multiply_by_key(x, y, made.values, made.thresholds, 1, 2, 3)
+        assert not (y == 7).any()
+        y.fill_(7.0)
+        assert (around == 7).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_values_that_are_no_numbers_stay_what_they_are(dtype):
+    x = torch.tensor([math.nan, math.inf, -math.inf, -0.0, 0.0] * 5).to(dtype)
+    c = from_seed(LAWS[0], (25,), 3, 4)
+    torch.testing.assert_close(
+        run_seed(x, LAWS[0], 3, 4), exact(x, c), rtol=0, atol=0, equal_nan=True
+    )
