@@ -14,10 +14,10 @@ from scipy import stats
 
 import quantal.numpy
 from quantal.conformance import Report, names, run
-from quantal.conformance.adapters import BUILT_IN, load
-from quantal.conformance.adapters.numpy import native
 from quantal.conformance._bounds import POWER
 from quantal.conformance._registry import CHECKS
+from quantal.conformance.adapters import BUILT_IN, load
+from quantal.conformance.adapters.numpy import native
 
 
 @pytest.fixture(scope="module")

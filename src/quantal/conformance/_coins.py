@@ -48,29 +48,30 @@ def coins(numbers: Floats) -> tuple[Signs, Signs]:
 
 
 def products(
-    two: tuple[Signs, Signs], gap: int, distances: int
+    kinds: tuple[Signs, ...], gap: int, distances: int, *, pairs: bool = True
 ) -> Iterator[tuple[str, Floats, NDArray[np.int64]]]:
     """Yield mean products of three coins and of four, and of how many terms each is a mean.
 
     Three: a unit, the one ``gap`` later, and any third one within ``distances`` of the first.
-    Four: two such pairs.
+    Four: two such pairs, if they are asked for.
     """
-    length = fft.next_fast_len(len(two[0]) + distances, real=True)
-    single = [fft.rfft(coin, length) for coin in two]
+    length = fft.next_fast_len(len(kinds[0]) + distances, real=True)
+    single = [fft.rfft(coin, length) for coin in kinds]
     lags = np.arange(-distances, distances + 1)
     third = lags[(lags != 0) & (lags != gap)]
     fourth = np.arange(1, distances + 1)
     fourth = fourth[fourth != gap]
-    for coin in two:
-        pairs = coin[:-gap] * coin[gap:]
-        paired = fft.rfft(pairs, length)
+    for coin in kinds:
+        both = coin[:-gap] * coin[gap:]
+        paired = fft.rfft(both, length)
         # The pair at i and the third coin at i + lag, both within the stream.
-        first, last = np.maximum(0, -third), np.minimum(len(pairs), len(coin) - third)
+        first, last = np.maximum(0, -third), np.minimum(len(both), len(coin) - third)
         for other in single:
             sums = fft.irfft(paired.conj() * other, length)[third]
             yield "three", sums / (last - first), last - first
-        sums = fft.irfft(np.abs(paired) ** 2, length)[fourth]
-        yield "four", sums / (len(pairs) - fourth), len(pairs) - fourth
+        if pairs:
+            sums = fft.irfft(np.abs(paired) ** 2, length)[fourth]
+            yield "four", sums / (len(both) - fourth), len(both) - fourth
 
 
 def window_parities(heads: NDArray[np.bool_], width: int) -> tuple[Floats, int]:

@@ -27,6 +27,7 @@ __all__ = [
     "drawn_laws",
     "drop_test",
     "is_alike",
+    "is_fine",
     "kept_cdf",
     "kept_distance",
     "moment_test",
@@ -101,6 +102,16 @@ with this allowance the bounds hold for tables as they do for the exact law.
 def is_alike(law: Dilution) -> bool:
     """Return whether all kept coefficients are the same."""
     return law.vary == "p" or math.isinf(law.alpha)
+
+
+def is_fine(law: Dilution) -> bool:
+    """Return whether single precision tells kept coefficients apart.
+
+    At small β many of them lie so close to the ceiling that rounding makes them one.
+    """
+    if is_alike(law):
+        return False
+    return 1 - float(kept_cdf(law, np.asarray(law.ceiling * (1 - 2.0**-20)))) < CELL
 
 
 def drop_test(law: Dilution) -> Proportion:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +11,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from quantal.conformance._adapter import Adapter, Array, Settings, SupportsCalls, checked
 from quantal.conformance._precision import dtypes_of, is_half, wide
-from quantal.dilution import Dilution
 
 __all__ = ["ConformanceError", "Floats", "Shape", "Subject"]
 
@@ -98,9 +96,17 @@ class Subject:
         ones = np.ones(shape, self.dtype if dtype is None else dtype)
         return _finite(self.apply(ones, settings, seed), settings)
 
-    def layer(self, settings: Settings, seed: int, shape: Shape, count: int) -> Floats:
+    def layer(
+        self,
+        settings: Settings,
+        seed: int,
+        shape: Shape,
+        count: int,
+        dtype: DTypeLike | None = None,
+    ) -> Floats:
         """Return the coefficients of successive calls of one layer."""
-        outputs = self.calls(np.ones(shape, self.dtype), settings, seed, count)
+        ones = np.ones(shape, self.dtype if dtype is None else dtype)
+        outputs = self.calls(ones, settings, seed, count)
         return _finite(np.stack(outputs), settings)
 
     def pool(
@@ -123,11 +129,6 @@ class Subject:
             self._pools[key] = kept
         assert kept is not None
         return kept[:calls]  # and no more: what was drawn before must not change the answer
-
-    def units(self, law: Dilution, count: int, shape: Shape) -> Floats:
-        """Return the coefficients of exactly so many units, flat."""
-        calls = -(-count // math.prod(shape))
-        return self.pool(Settings.of(law), calls, shape).reshape(-1)[:count]
 
 
 def _finite(drawn: Array, settings: Settings) -> Floats:

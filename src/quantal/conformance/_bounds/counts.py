@@ -119,7 +119,8 @@ class Repeats:
 
     A value that was there before comes with a probability of at most ``most`` for each earlier
     one, so the number of those that do is bounded by that of independent trials (Chernoff). The
-    fault is the share of values that are copies of earlier ones.
+    fault is the share of values that are copies of earlier ones. Where only those are looked for
+    that come back within a call, ``call`` is the largest number of values in one.
 
     Examples
     --------
@@ -130,6 +131,7 @@ class Repeats:
     """
 
     most: float
+    call: int | None = None
     slack: float = 0.0
 
     expected = 0.0
@@ -140,7 +142,8 @@ class Repeats:
 
     def p_value(self, repeats: float, n: int) -> float:
         """Return the bound on the probability of so many repeats among n values."""
-        likely = self.most * n * (n - 1) / 2
+        earlier = (n if self.call is None else min(n, self.call)) - 1
+        likely = self.most * n * earlier / 2
         if repeats <= likely or n < 2:
             return 1.0
         return math.exp(repeats - likely - repeats * math.log(repeats / likely))

@@ -7,6 +7,7 @@ from quantal.conformance._checks import dtypes  # isort: skip
 from quantal.conformance._checks import independence  # isort: skip
 from quantal.conformance._checks import together  # isort: skip
 from quantal.conformance._checks import repeats  # isort: skip
+from quantal.conformance._checks import copies  # isort: skip
 from quantal.conformance._checks import seeds  # isort: skip
 from quantal.conformance._checks import calls  # isort: skip
 from quantal.conformance._checks import granularity  # isort: skip
@@ -19,6 +20,6 @@ from quantal.conformance._checks import drawn  # isort: skip
 from quantal.conformance._checks import inputs  # isort: skip
 
 __all__ = [
-    "calls", "drawn", "dtypes", "gradient", "granularity", "independence", "inputs", "layouts",
+    "calls", "copies", "drawn", "dtypes", "gradient", "granularity", "independence", "inputs", "layouts",
     "limits", "one_unit", "places", "repeats", "seeds", "shared_p", "sizes", "streams", "together",
 ]  # fmt: skip

@@ -62,7 +62,7 @@ def copies(trial: Trial, law: Dilution, units: int, faults: tuple[float, ...]) -
 
 @statistical(
     "units-independent",
-    fault="2% of units that are copies of others, at any distance; 5% or more at other laws",
+    fault="1% of units that are copies of others, at any distance; 2% to 50% at other laws",
     parts=len(MAIN + LAWS) + DRAWN,
 )
 def units_independent(trial: Trial) -> Iterator[Finding]:
@@ -71,7 +71,8 @@ def units_independent(trial: Trial) -> Iterator[Finding]:
     for number, law in enumerate((*MAIN, *LAWS, *drawn)):
         shape = BATCH if law in MAIN else shape_for(number, trial.quick)
         units = math.prod(shape)
-        stated, calls = copies(trial, law, units, (0.02,) if law in MAIN else COPIES)
+        wanted = (CORRELATION,) if law == LAW else (0.02,) if law in MAIN else COPIES
+        stated, calls = copies(trial, law, units, wanted)
         c = OneLaw(trial, law, shape).calls(calls)
         yield at_all_distances(trial, f"{law}", signals(law, c), units // 2, stated)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from quantal.conformance import _laws as laws
 from quantal.conformance._adapter import Settings
-from quantal.conformance._bounds import Atoms, RareEvents, Repeats
+from quantal.conformance._bounds import RareEvents
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import DROPOUT, HIGH_RATES, MAIN, PLAIN, UNIT_MEAN, VARY_P, VARY_Q
 from quantal.conformance._questions import Faults, OneLaw
@@ -68,30 +68,6 @@ def second_moment(trial: Trial) -> Iterator[Finding]:
         yield one.mean(Faults(mean=(0.02,)), power=2)
 
 
-@statistical(
-    "resolution",
-    fault="a p or q of 12 bits or fewer, as in float16; every fifth value a copy",
-    parts=2,
-    needs="single precision",
-)
-def resolution(trial: Trial) -> Iterator[Finding]:
-    """Kept coefficients are not rounded to a coarse grid, nor taken from a small stock."""
-    law = MAIN[0]  # the density of its kept values is highest at p = 1: the fault shows there
-    one = OneLaw(trial, law, BATCH)
-    most = laws.CELL / law.retain  # a cell of a table, among the kept
-    coarse = 1 - float(laws.kept_cdf(law, np.asarray(law.ceiling * (1 - 2.0**-13))))
-    atoms = Atoms(most)
-    kept = one.kept(atoms.samples(coarse, trial.significance))
-    _, counts = np.unique(kept, return_counts=True)
-    frequent = int(np.max(counts, initial=0))
-    what = f"share of the most frequent kept c, {law}"
-    yield trial.judge(what, atoms, frequent, len(kept), stated=coarse)
-    repeats = Repeats(most)
-    kept = one.kept(repeats.samples(0.2, trial.significance))
-    seen = len(kept) - len(np.unique(kept))
-    yield trial.judge(f"share of kept c seen before, {law}", repeats, seen, len(kept), stated=0.2)
-
-
 @statistical("vary-p", fault="a rate off by 2% to 20%, any difference of size", parts=len(VARY_P))
 def vary_p(trial: Trial) -> Iterator[Finding]:
     """With vary="p" a kept unit is 1/p̄, whatever α."""
@@ -132,11 +108,20 @@ def drawn_laws(trial: Trial) -> Iterator[Finding]:
         yield from one.ask()
 
 
-@statistical("tiny-rate", fault="a tiny rate doubled, or rounded to nothing", parts=3)
+TINY = (
+    (Dilution(1e-3, 0.2), 0.5),
+    (Dilution(1e-3, math.inf), 0.5),
+    (Dilution(1e-3, 30.0, vary="p"), 0.5),
+    (Dilution(1e-3, 1.0, vary="q", unit_mean=True), 0.5),
+    (Dilution(1e-4, 0.2), 1.0),
+)
+
+
+@statistical("tiny-rate", fault="a tiny rate doubled, or rounded to nothing", parts=len(TINY) + 1)
 def tiny_rate(trial: Trial) -> Iterator[Finding]:
     """A tiny rate drops as many units as it says, and no more."""
-    for rate, fault in ((1e-3, 0.5), (1e-4, 1.0)):
-        yield OneLaw(trial, Dilution(rate, 0.2), BATCH).drops(Faults(rate=(fault,)))
+    for law, fault in TINY:
+        yield OneLaw(trial, law, BATCH).drops(Faults(rate=(fault,)))
     law, size = Dilution(2.0**-17, 0.2), math.prod(BATCH)
     test = RareEvents(law.rate, size, laws.CELL)
     calls = test.samples(law.rate, trial.significance)
@@ -146,5 +131,4 @@ def tiny_rate(trial: Trial) -> Iterator[Finding]:
 
 
 def _dropped(trial: Trial, law: Dilution, seed: int) -> int:
-
     return int(np.count_nonzero(trial.subject.draw(Settings.of(law), seed, BATCH) == 0))

@@ -18,7 +18,7 @@ from quantal.conformance._laws import DROPOUT, MAIN, PLAIN, UNIT_MEAN, VARY_P, V
 from quantal.conformance._precision import blur
 from quantal.conformance._questions import MOST, OneLaw
 from quantal.conformance._registry import Trial, statistical
-from quantal.conformance._shapes import SHAPES, shape_for
+from quantal.conformance._shapes import BATCH, SHAPES, shape_for
 from quantal.conformance._signals import signals
 from quantal.conformance._subject import Floats, Shape
 from quantal.dilution import Dilution
@@ -27,6 +27,13 @@ PERIODS = range(2, 65)
 SHARES = (0.1, 0.2, 0.5, 1.0, 2.0)  # of the rate, or of 1 − rate
 LAWS = (*MAIN, *PLAIN, *VARY_Q, *VARY_P, *DROPOUT, *UNIT_MEAN)
 FEW = LAWS[:: len(SHAPES) + 1]  # one of each kind, and in full runs each of another shape
+
+# Batches of dense layers, tokens, images: sizes odd and even, above 64 and below.
+DENSE: tuple[Shape, ...] = (
+    (128, 784), (64, 10), (256, 300), (257, 129), (1, 1000), (16, 50, 96), (8, 3, 32, 32),
+    (2, 3, 7, 65, 9), (777,),
+)  # fmt: skip
+DENSE_QUICK: tuple[Shape, ...] = (BATCH,)
 
 
 @dataclass(frozen=True)
@@ -124,6 +131,31 @@ def size_by_place(trial: Trial) -> Iterator[Finding]:
         hit = signals(law, c)[1].values > 0
         found = margins(hit, c != 0, shape)
         yield by_place(trial, f"P(c is large), {law}", test, found, stated)
+
+
+@statistical(
+    "drop-by-index",
+    fault="at one index of an axis, however long, a rate off by half of it",
+    parts=lambda quick: len(DENSE_QUICK if quick else DENSE),
+)
+def drop_by_index(trial: Trial) -> Iterator[Finding]:
+    """A unit is dropped with the same probability at each index of long axes and of short."""
+    for number, shape in enumerate(DENSE_QUICK if trial.quick else DENSE):
+        law = MAIN[number % len(MAIN)]
+        test = Largest(Proportion(law.rate, slack=4 * laws.CELL), sum(shape))
+        needed = test.samples(law.rate / 2, trial.significance)
+        units = math.prod(shape)
+        calls = max(-(-needed * size // units) for size in shape)
+        dropped = OneLaw(trial, law, shape).calls(calls).reshape(calls, *shape) == 0
+        found = [
+            Margin(
+                f"index on axis {axis} of {shape}",
+                np.sum(np.moveaxis(dropped, axis + 1, 0).reshape(size, -1), axis=1),
+                np.full(size, calls * units // size),
+            )
+            for axis, size in enumerate(shape)
+        ]
+        yield by_place(trial, f"P(c = 0), {law}", test, found, law.rate / 2)
 
 
 def _calls(trial: Trial, law: Dilution, shape: Shape, needed: int) -> Floats:

@@ -103,6 +103,8 @@ def seeds_apart(trial: Trial) -> Iterator[Finding]:
     for number, distance in enumerate(FAR):
         seeds = trial.subject.seeds("seeds-apart", pairs, start=number * pairs)
         firsts = [seed % (SEEDS - distance) for seed in seeds]
+        if distance.bit_count() == 1:  # then they differ in that bit and in no other
+            firsts = [seed & ~distance for seed in seeds]
         both = [*firsts, *(first + distance for first in firsts)]
         drawn = [trial.subject.draw(SETTINGS, seed, SMALL).reshape(-1) for seed in both]
         # Each is compared with the one that comes as many later as there are pairs.
@@ -110,11 +112,30 @@ def seeds_apart(trial: Trial) -> Iterator[Finding]:
         yield compare(trial, f"seeds {distance} apart", np.stack(drawn), step, test, stated)
 
 
-@exact("many-seeds", fault="seeds of which fewer than 2¹⁶ are told apart")
+def relatives(seed: int) -> Iterator[int]:
+    """Yield what a seed may be mixed up with: its bits or bytes in another order, or its sums."""
+    bits, octets = f"{seed:031b}", seed.to_bytes(4, "big")
+    yield from (seed ^ 2**bit for bit in range(31))
+    yield from (seed + sign * apart for apart in FAR for sign in (-1, 1))
+    yield from (seed * by for by in (2, 3, 5, 10, 31, 37, 64, 100, 1000, 2**16))
+    yield from (seed // by for by in (2, 3, 10, 16, 256, 1000, 2**16))
+    yield from (seed % by for by in (10_000, 2**16, 2**24, 10**6, 2**20 - 3))
+    yield from (seed ^ mask for mask in (0xFF, 0xFFFF, 0xFFFF0000, SEEDS - 1, 0x55555555))
+    yield from (int(bits[turn:] + bits[:turn], 2) for turn in (1, 8, 15, 16))
+    yield int(bits[::-1], 2)
+    yield int.from_bytes(octets[::-1], "big")
+    yield int.from_bytes(octets[2:] + octets[:2], "big")
+    yield seed ^ (seed >> 16)
+
+
+@exact("many-seeds", fault="seeds of which fewer than 2¹⁶ are told apart, or two related ones")
 def many_seeds(trial: Trial) -> Iterator[Finding]:
     """No two seeds give one draw, nor one mask."""
-    count = 300 if trial.quick else 1500
-    seeds = sorted(set(trial.subject.seeds("many-seeds", count)) | {0, 1, SEEDS - 1})
+    count, few = (300, 1) if trial.quick else (1500, 3)
+    drawn_seeds = trial.subject.seeds("many-seeds", count)
+    related = [other for seed in drawn_seeds[:few] for other in relatives(seed)]
+    small = range(4 * count // 15)
+    seeds = sorted({s for s in (*drawn_seeds, *related, *small, SEEDS - 1) if 0 <= s < SEEDS})
     # Masks of so many units are alike by chance less than once in 10²⁰ runs.
     drawn = [trial.subject.draw(SETTINGS, seed, FEW_UNITS) for seed in seeds]
     for what, keys in (

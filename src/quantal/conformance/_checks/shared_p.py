@@ -23,7 +23,7 @@ from quantal.conformance._checks.granularity import (
 )
 from quantal.conformance._checks.independence import at_all_distances
 from quantal.conformance._finding import Finding
-from quantal.conformance._laws import CELL, MAIN
+from quantal.conformance._laws import CELL, INF, MAIN
 from quantal.conformance._questions import values_of
 from quantal.conformance._registry import Trial, exact, statistical
 from quantal.conformance._signals import signals
@@ -31,6 +31,7 @@ from quantal.conformance._subject import Floats, Shape
 from quantal.dilution import Dilution
 
 LAW = MAIN[0]
+LARGE_ALPHA = Dilution(0.5, 10.0)
 VARY_P = Dilution(0.5, 1.0, vary="p")
 VARY_Q = Dilution(0.5, 1.0, vary="q")
 SIZED = (LAW, VARY_Q, Dilution(0.3, 2.0, unit_mean=True))  # whose sizes show p
@@ -58,6 +59,8 @@ GROUPED_QUICK = ((SMALL, PAIR),)
 LAWS = (
     LAW, VARY_Q, VARY_P, Dilution(0.3, 2.0, unit_mean=True), Dilution(0.8, 5.0),
     Dilution(0.2, 0.5), Dilution(0.6, 10.0, vary="p"), Dilution(0.4, 3.0, vary="q"),
+    Dilution(0.3, INF), Dilution(0.5, 2.0, vary="q", unit_mean=True),
+    Dilution(0.3, 1.0, vary="p", unit_mean=True), LARGE_ALPHA,
 )  # fmt: skip
 
 
@@ -123,6 +126,7 @@ def _cases(quick: bool) -> list[tuple[Dilution, Shape, Axes]]:
 
 
 BOTH = 0.02
+BOTH_AT_LARGE_ALPHA = 0.008  # where p varies so little that masks are almost independent
 GIVEN = 0.03
 TOGETHER = 0.15
 
@@ -137,8 +141,9 @@ def p_granularity_masks(trial: Trial) -> Iterator[Finding]:
     for law, shape, axes in _cases(trial.quick):
         units, groups = math.prod(shape) // own_size(shape, axes), own_size(shape, axes)
         expected = law.retain**2 if law.vary == "q" else mean_square(law)
+        stated = BOTH_AT_LARGE_ALPHA if law is LARGE_ALPHA else BOTH
         test = Largest(Proportion(expected, slack=2 * CELL), units - 1)
-        needed = test.samples(BOTH, trial.significance)
+        needed = test.samples(stated, trial.significance)
         settings = Settings.of(law, p_broadcast_dims=axes)
         kept = Groups.of(draws(trial, settings, shape, groups, needed), shape, axes).c > 0
         both = np.count_nonzero(kept[1:] & kept[:1], axis=(1, 2))
@@ -146,7 +151,7 @@ def p_granularity_masks(trial: Trial) -> Iterator[Finding]:
         assert isinstance(test.test, Proportion)
         unit = int(np.argmin(test.test.p_values(both, total)))
         what = f"units 0 and {unit + 1} of a group both kept, {settings}"
-        yield trial.judge(what, test, int(both[unit]), total, stated=BOTH)
+        yield trial.judge(what, test, int(both[unit]), total, stated=stated)
     yield from _given_p(trial)
 
 
@@ -188,5 +193,7 @@ def _given_p(trial: Trial) -> Iterator[Finding]:
 
 def mean_square(law: Dilution) -> float:
     """Return E[p²] for p ~ Beta(α, β)."""
+    if math.isinf(law.alpha):
+        return law.retain**2
     a, b = law.alpha, law.beta
     return a / (a + b) * (a + 1) / (a + b + 1)

@@ -40,8 +40,8 @@ def _shapes(quick: bool) -> tuple[Shape, ...]:
 
 @statistical(
     "call-sizes",
-    fault="in calls of one size, a unit that is always or never dropped, or copies of others",
-    parts=lambda quick: 3 * len(_shapes(quick)),
+    fault="in calls of one size, a unit always or never dropped, or never large, or copies",
+    parts=lambda quick: 4 * len(_shapes(quick)),
 )
 def call_sizes(trial: Trial) -> Iterator[Finding]:
     """Calls of every size and number of axes drop units as they should, the first and the last."""
@@ -50,11 +50,13 @@ def call_sizes(trial: Trial) -> Iterator[Finding]:
         units = math.prod(shape)
         ends, distances = min(units, 2 * ENDS), units // 2
         single = Largest(Proportion(LAW.rate, slack=4 * CELL), ends)
+        of_kept = Largest(Proportion(0.5, slack=4 * CELL / LAW.retain), ends)
         pairs = pair_test(made, COPIES, len(made) ** 2 * max(ends - 1, 1))
         whole = pair_test(made, PAIRS, len(made) ** 2 * max(distances, 1))
         # The first and the last units need many calls, but the units in between only a few.
         calls = max(
-            single.samples(COPIES / 2, trial.significance),
+            # Half of them are kept; a third more, since that is left to chance.
+            int(of_kept.samples(COPIES / 2, trial.significance) * 4 / 3 / LAW.retain),
             pairs.samples(COPIES, trial.significance),
         )
         few = -(-whole.samples(PAIRS, trial.significance) // (units - distances))
@@ -62,6 +64,10 @@ def call_sizes(trial: Trial) -> Iterator[Finding]:
         dropped = (first_and_last == 0).sum(axis=0)
         margin = Margin(f"unit of {shape}", dropped, np.full(ends, len(first_and_last)))
         yield by_place(trial, "P(c = 0), first and last", single, [margin], COPIES / 2)
+        kept = np.count_nonzero(first_and_last, axis=0)
+        large = np.count_nonzero(signals(LAW, first_and_last)[1].values > 0, axis=0)
+        margin = Margin(f"unit of {shape}", large, kept)
+        yield by_place(trial, "P(c is large), first and last", of_kept, [margin], COPIES / 2)
         if units > 1:
             what = f"first and last units of {shape}"
             yield at_all_distances(trial, what, signals(LAW, first_and_last), ends - 1, COPIES)

@@ -96,9 +96,8 @@ def settings_matter(trial: Trial) -> Iterator[Finding]:
         ones = np.ones(SMALL, subject.dtype)
         seen: dict[bytes, str] = {}
         for name, settings in tried.items():
-            # Masks may be the same, as the seed is; the sizes of those kept are not.
-            kept = wide(subject.apply(ones, settings, seed))
-            other = seen.setdefault(np.unique(kept).tobytes(), name)
+            drawn = wide(subject.apply(ones, settings, seed))
+            other = seen.setdefault(drawn.tobytes(), name)
             detail = f"{name} gave the same coefficients as {other}"
             yield trial.require(f"{name}, p_broadcast_dims={shared}", other == name, detail)
 

@@ -22,6 +22,8 @@ class JaxAdapter(LayerAdapter):
 
     # ruff: noqa: D102  (documented in the base class)
 
+    compiles = True
+
     def tensor(self, x: Array) -> Any:
         return jax.numpy.asarray(x)
 
