@@ -20,6 +20,7 @@ from quantal.conformance._checks import drawn  # isort: skip
 from quantal.conformance._checks import inputs  # isort: skip
 
 __all__ = [
-    "calls", "copies", "drawn", "dtypes", "gradient", "granularity", "independence", "inputs", "layouts",
-    "limits", "one_unit", "places", "repeats", "seeds", "shared_p", "sizes", "streams", "together",
+    "calls", "copies", "drawn", "dtypes", "gradient", "granularity", "independence", "inputs",
+    "layouts", "limits", "one_unit", "places", "repeats", "seeds", "shared_p", "sizes", "streams",
+    "together",
 ]  # fmt: skip

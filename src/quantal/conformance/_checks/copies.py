@@ -4,12 +4,10 @@ Kept coefficients are almost all different, so those that come twice need no dis
 be found by: a mirrored row shows as well as a shuffled call.
 """
 
-
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -64,13 +62,13 @@ def resolution(trial: Trial) -> Iterator[Finding]:
     yield trial.judge(what, atoms, frequent, len(kept), stated=coarse)
     for number, law in enumerate(FINE):
         shape = BATCH if law in MAIN else shape_for(number, trial.quick)
-        yield _seen_before(trial, OneLaw(trial, law, shape))
+        yield _fine_enough(trial, OneLaw(trial, law, shape))
         for dtype in trial.subject.dtypes[1:]:
             if not is_half(dtype) and law in MAIN:
-                yield _seen_before(trial, OneLaw(trial, law, BATCH, dtype))
+                yield _fine_enough(trial, OneLaw(trial, law, BATCH, dtype))
 
 
-def _seen_before(trial: Trial, one: OneLaw) -> Finding:
+def _fine_enough(trial: Trial, one: OneLaw) -> Finding:
     """Ask whether few values come back, as from a table that is large enough."""
     test, cells = Repeats(most_frequent(one.law)), COARSE * one.law.retain
 
@@ -94,19 +92,30 @@ def copies_in_a_call(trial: Trial) -> Iterator[Finding]:
     """No more coefficients of a call come twice than by chance: it has no symmetry."""
     for dtype in [dtype for dtype in trial.subject.dtypes if not is_half(dtype)][:2]:
         for shape in (SMALL,) if trial.quick else SHAPES:
-            units = math.prod(shape)
-            kept = LAW.retain * units
-            test = Repeats(most_frequent(LAW), int(kept + 6 * math.sqrt(kept * LAW.rate)) + 1)
-            stated = COPIES_QUICK if trial.quick else COPIES
-            needed = test.samples(stated, trial.significance)
+            units, stated = math.prod(shape), COPIES_QUICK if trial.quick else COPIES
+            needed = _within(LAW, units).samples(stated, trial.significance)
             # A fifth to spare, since how many are kept is left to chance.
-            calls = -(-int(1.2 * needed) // int(kept))
+            calls = -(-int(1.2 * needed) // int(LAW.retain * units))
             c = trial.subject.pool(Settings.of(LAW), calls, shape, dtype).reshape(calls, -1)
-            values = [_kept(row) for row in c]
-            seen = sum(len(row) - len(np.unique(row)) for row in values)
-            total = sum(map(len, values))
             what = f"share of kept c seen before in a call, {dtype.name}, {shape}"
-            yield trial.judge(what, test, seen, total, stated=stated)
+            yield seen_before(trial, what, LAW, list(c), stated)
+
+
+def seen_before(
+    trial: Trial, what: str, law: Dilution, calls: list[Floats], stated: float
+) -> Finding:
+    """Ask whether no more values come back within their call than by chance."""
+    values = [row[row != 0] for row in calls]
+    seen = sum(len(row) - len(np.unique(row)) for row in values)
+    test = _within(law, max(map(len, calls)))
+    return trial.judge(what, test, seen, sum(map(len, values)), stated=stated)
+
+
+def _within(law: Dilution, units: int) -> Repeats:
+    """Return the test of values that come back within a call of so many units."""
+    kept = law.retain * units
+    most = int(kept + 6 * math.sqrt(kept * law.rate)) + 1
+    return Repeats(most_frequent(law), min(most, units))
 
 
 @statistical(
@@ -127,7 +136,7 @@ def copies_between_calls(trial: Trial) -> Iterator[Finding]:
 
 def _shared(trial: Trial, what: str, c: Floats) -> Finding:
     """Ask how many values the two calls share that share the most."""
-    rows = [np.unique(_kept(row)) for row in c.reshape(len(c), -1)]
+    rows = [np.unique(row[row != 0]) for row in c.reshape(len(c), -1)]
     owner = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     values = np.concatenate(rows)
     order = np.argsort(values, kind="stable")
@@ -144,7 +153,3 @@ def _shared(trial: Trial, what: str, c: Floats) -> Finding:
     test = Largest(Repeats(most_frequent(LAW)), len(rows) * (len(rows) - 1) // 2)
     about = f"values that two {what} share: numbers {one} and {other}"
     return trial.judge(about, test, seen, count, stated=BETWEEN)
-
-
-def _kept(c: Floats) -> Any:
-    return c[c != 0]

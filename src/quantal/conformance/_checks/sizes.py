@@ -10,18 +10,22 @@ import numpy as np
 
 from quantal.conformance._adapter import Settings
 from quantal.conformance._bounds import Largest, Proportion
+from quantal.conformance._checks.copies import seen_before
 from quantal.conformance._checks.independence import at_all_distances
 from quantal.conformance._checks.places import Margin, by_place
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import CELL, MAIN
+from quantal.conformance._precision import is_half
 from quantal.conformance._registry import Trial, statistical
 from quantal.conformance._signals import pair_test, signals
 from quantal.conformance._subject import Floats, Shape
 
 LAW = MAIN[0]
 ENDS = 8  # units from the start, and from the end, that are looked at one by one
-COPIES = 0.9  # units that are copies, or always or never dropped, with some to spare
+ALWAYS = 0.49  # how far the share of a unit that is always or never dropped is from a half
 PAIRS = 0.5
+ALL_PAIRS = 0.9  # of so few units that a correlation takes many calls to see
+COPIED_ENDS = 0.1
 
 # Around the powers of two at which implementations change their ways.
 SIZES: tuple[Shape, ...] = (
@@ -45,34 +49,32 @@ def _shapes(quick: bool) -> tuple[Shape, ...]:
 )
 def call_sizes(trial: Trial) -> Iterator[Finding]:
     """Calls of every size and number of axes drop units as they should, the first and the last."""
-    made = signals(LAW, np.ones(1))
     for shape in _shapes(trial.quick):
         units = math.prod(shape)
         ends, distances = min(units, 2 * ENDS), units // 2
-        single = Largest(Proportion(LAW.rate, slack=4 * CELL), ends)
-        of_kept = Largest(Proportion(0.5, slack=4 * CELL / LAW.retain), ends)
-        pairs = pair_test(made, COPIES, len(made) ** 2 * max(ends - 1, 1))
-        whole = pair_test(made, PAIRS, len(made) ** 2 * max(distances, 1))
-        # The first and the last units need many calls, but the units in between only a few.
-        calls = max(
-            # Half of them are kept; a third more, since that is left to chance.
-            int(of_kept.samples(COPIES / 2, trial.significance) * 4 / 3 / LAW.retain),
-            pairs.samples(COPIES, trial.significance),
-        )
-        few = -(-whole.samples(PAIRS, trial.significance) // (units - distances))
-        first_and_last, all_units = _draws(trial, shape, max(calls, few), few)
-        dropped = (first_and_last == 0).sum(axis=0)
-        margin = Margin(f"unit of {shape}", dropped, np.full(ends, len(first_and_last)))
-        yield by_place(trial, "P(c = 0), first and last", single, [margin], COPIES / 2)
-        kept = np.count_nonzero(first_and_last, axis=0)
-        large = np.count_nonzero(signals(LAW, first_and_last)[1].values > 0, axis=0)
-        margin = Margin(f"unit of {shape}", large, kept)
-        yield by_place(trial, "P(c is large), first and last", of_kept, [margin], COPIES / 2)
+        dropped = Largest(Proportion(LAW.rate, slack=4 * CELL), ends)
+        large = Largest(Proportion(0.5, slack=4 * CELL / LAW.retain), ends)
+        copied = PAIRS if units > 2 * ENDS else ALL_PAIRS
+        made = signals(LAW, np.ones(1))
+        pairs = pair_test(made, copied, len(made) ** 2 * max(distances, 1))
+        # The first and the last units need many calls, but the units in between only a few. Half
+        # of them are kept; a third more, since that is left to chance.
+        calls = int(large.samples(ALWAYS, trial.significance) * 4 / 3 / LAW.retain)
+        few = -(-pairs.samples(copied, trial.significance) // (units - distances))
+        c, all_units = _draws(trial, shape, max(calls, few), few)
+        where, kept = f"unit of {shape}", c != 0
+        for what, test, hit, among in (
+            ("P(c = 0)", dropped, ~kept, np.ones_like(kept)),
+            ("P(c is large)", large, signals(LAW, c)[1].values > 0, kept),
+        ):
+            margin = Margin(where, hit.sum(axis=0), among.sum(axis=0))
+            yield by_place(trial, f"{what}, first and last", test, [margin], ALWAYS)
         if units > 1:
-            what = f"first and last units of {shape}"
-            yield at_all_distances(trial, what, signals(LAW, first_and_last), ends - 1, COPIES)
-            made_of_all = signals(LAW, all_units)
-            yield at_all_distances(trial, f"units of {shape}", made_of_all, distances, PAIRS)
+            made = signals(LAW, all_units)
+            yield at_all_distances(trial, f"units of {shape}", made, distances, copied)
+            if not is_half(trial.subject.dtype):
+                what = f"kept c seen before, first and last units of {shape}"
+                yield seen_before(trial, what, LAW, list(c[:calls]), COPIED_ENDS)
 
 
 def _draws(trial: Trial, shape: Shape, calls: int, few: int) -> tuple[Floats, Floats]:
