@@ -24,6 +24,7 @@ __all__ = [
     "SMALL",
     "Case",
     "cases",
+    "chance",
     "numbers",
     "powers",
     "rng_of",
@@ -125,6 +126,11 @@ def seed_of(subject: Subject, case: Case, label: str) -> int:
 def rng_of(subject: Subject, case: Case, label: str) -> np.random.Generator:
     """Return a generator for the inputs of a call."""
     return subject.rng(f"{label} {case} inputs")
+
+
+def chance(subject: Subject, case: Case, label: str) -> tuple[np.random.Generator, int]:
+    """Return both."""
+    return rng_of(subject, case, label), seed_of(subject, case, label)
 
 
 def numbers(rng: np.random.Generator, case: Case) -> Array:

@@ -65,4 +65,4 @@ def _window_hashes(values: NDArray[Any], width: int) -> NDArray[np.uint64]:
         half = 2**level
         hashes = hashes[:-half] * factors[level] + hashes[half:]
         hashes ^= hashes >> np.uint64(31)
-    return hashes
+    return np.asarray(hashes)

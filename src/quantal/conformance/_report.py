@@ -192,8 +192,8 @@ class Report:
             Result(**{**result, "findings": tuple(Finding(**f) for f in result["findings"])})
             for result in whole["results"]
         ]
-        fields = (whole[name] for name in ("subject", "budget", "seed", "quick"))
-        return cls(*fields, tuple(results))
+        fields = {name: whole[name] for name in ("subject", "budget", "seed", "quick")}
+        return cls(**fields, results=tuple(results))
 
 
 _MARKS = {"passed": "✓", "failed": "✗", "skipped": "–"}

@@ -83,13 +83,13 @@ def run(
     (True, ())
     """
     chosen = _chosen(only)
-    subject = Subject(adapter, _seed(seed), _quick(quick))
+    subject = Subject(adapter, seed, quick)
     results = []
     for number, name in enumerate(chosen, 1):
         if progress is not None:
             progress(number, len(chosen), name)
-        asked = {"budget": budget, "spec": spec, "quick": quick, "fail_fast": fail_fast}
-        results.append(judge(name, subject, **asked))
+        asked: dict[str, Any] = {"spec": spec, "quick": quick, "fail_fast": fail_fast}
+        results.append(judge(name, subject, budget=budget, **asked))
     title = f"{adapter.name} {getattr(adapter, 'version', '')}".strip()
     return Report(title, budget, seed, subject.quick, tuple(results))
 
@@ -160,28 +160,13 @@ def _chosen(only: Any) -> tuple[str, ...]:
     return tuple(name for name in known if name in wanted)
 
 
-def _seed(seed: Any) -> int:
-    expected = "an integer in [0, 2**63)"
-    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
-        raise wrong_type("seed", expected, seed)
-    if not 0 <= seed < 2**63:
-        raise wrong_value("seed", expected, seed)
-    return int(seed)
-
-
 def _probability(budget: Any) -> float:
     expected = "a probability in (0, 1)"
     if isinstance(budget, bool) or not isinstance(budget, numbers.Real):
         raise wrong_type("budget", expected, budget)
-    if not 0 < budget < 1:
+    if not 0 < float(budget) < 1:
         raise wrong_value("budget", expected, budget)
     return float(budget)
-
-
-def _quick(quick: Any) -> bool | None:
-    if quick is not None and not isinstance(quick, bool):
-        raise wrong_type("quick", "True, False or None", quick)
-    return quick
 
 
 def _details(findings: list[Finding], raised: str) -> str:

@@ -95,7 +95,7 @@ class Lagged:
     terms: NDArray[np.int64]
 
 
-def pair_test(made: list[Signal], fault: float, of: int, blur: float = 0.0) -> Largest:
+def pair_test(made: list[Signal], fault: float, of: int, blur: float = 0.0) -> Largest[Overlapping]:
     """Return the test of the worst of so many mean products.
 
     ``blur`` is the share of units that rounding may have moved from one side to the other. The
@@ -146,7 +146,9 @@ def _products(made: list[Signal], distances: int, apart: int) -> Iterator[tuple[
             yield a.name, b.name, fft.irfft(cross, length)
 
 
-def least_likely(lagged: list[Lagged], test: Largest) -> tuple[Lagged, int, float, int]:
+def least_likely(
+    lagged: list[Lagged], test: Largest[Overlapping]
+) -> tuple[Lagged, int, float, int]:
     """Return of all mean products the least likely: whose, at which index, its mean, its terms."""
     found = [(one, largest(test.test, one.means, one.terms)) for one in lagged]
     one, (place, seen, terms) = min(

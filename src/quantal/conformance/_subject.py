@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from quantal._errors import wrong_type, wrong_value
 from quantal.conformance._adapter import Adapter, Array, Settings, SupportsCalls, checked
 from quantal.conformance._precision import dtypes_of, is_half, wide
 
@@ -37,8 +39,9 @@ class Subject:
 
     def __init__(self, adapter: Adapter, seed: int, quick: bool | None = None) -> None:
         self.adapter = checked(adapter)
-        self.seed = seed
-        self.quick = bool(getattr(adapter, "compiles", False)) if quick is None else quick
+        self.seed = _checked_seed(seed)
+        asked = _checked_quick(quick)
+        self.quick = bool(getattr(adapter, "compiles", False)) if asked is None else asked
         self.dtypes = dtypes_of(adapter)
         self.dtype = self.dtypes[0]
         self._pools: dict[tuple[Settings, Shape, str], Floats] = {}
@@ -70,10 +73,12 @@ class Subject:
 
     def apply(self, x: Array, settings: Settings, seed: int) -> Array:
         """Return the adapter's output, having seen that it is an array of the right shape."""
+        x = np.asarray(x)  # NumPy makes scalars of arrays of no axes, which are no input
         return _output(x, self.adapter.apply(x, **vars(settings), seed=seed), "apply")
 
     def grad(self, x: Array, upstream: Array, settings: Settings, seed: int) -> tuple[Array, Array]:
         """Return the adapter's output and gradient, both of the right shape."""
+        x, upstream = np.asarray(x), np.asarray(upstream)
         pair = self.adapter.grad(x, upstream, **vars(settings), seed=seed)
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise ConformanceError(f"grad returned {type(pair).__name__}, not (output, gradient)")
@@ -131,6 +136,21 @@ class Subject:
         return kept[:calls]  # and no more: what was drawn before must not change the answer
 
 
+def _checked_seed(seed: Any) -> int:
+    expected = "an integer in [0, 2**63)"
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
+        raise wrong_type("seed", expected, seed)
+    if not 0 <= int(seed) < 2**63:
+        raise wrong_value("seed", expected, seed)
+    return int(seed)
+
+
+def _checked_quick(quick: Any) -> bool | None:
+    if quick is not None and not isinstance(quick, bool):
+        raise wrong_type("quick", "True, False or None", quick)
+    return quick
+
+
 def _finite(drawn: Array, settings: Settings) -> Floats:
     drawn = wide(drawn)
     if not np.isfinite(drawn).all():
@@ -141,9 +161,9 @@ def _finite(drawn: Array, settings: Settings) -> Floats:
 def _output(x: Array, output: Any, what: str) -> Array:
     if not isinstance(output, np.ndarray | np.generic):  # NumPy makes scalars of arrays of no axes
         raise ConformanceError(f"{what}: expected a NumPy array, received {type(output).__name__}")
-    output = np.asarray(output)
-    if output.shape != x.shape:
-        raise ConformanceError(f"{what}: expected the shape {x.shape}, received {output.shape}")
-    if output.dtype.kind not in "fV":  # V: bfloat16 to NumPy
-        raise ConformanceError(f"{what}: expected the dtype {x.dtype}, received {output.dtype}")
-    return output
+    array: Array = np.asarray(output)
+    if array.shape != x.shape:
+        raise ConformanceError(f"{what}: expected the shape {x.shape}, received {array.shape}")
+    if array.dtype.kind not in "fV":  # V: bfloat16 to NumPy
+        raise ConformanceError(f"{what}: expected the dtype {x.dtype}, received {array.dtype}")
+    return array

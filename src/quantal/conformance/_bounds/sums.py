@@ -53,7 +53,7 @@ class Mean:
     def log_p_values(self, means: ArrayLike, n: ArrayLike) -> NDArray[Any]:
         """Return the logarithms of the bounds for many means at once."""
         beyond = np.maximum(np.abs(np.asarray(means) - self.mean) - self.slack, 0.0)
-        return np.minimum(0.0, math.log(2) - np.asarray(n) * self._exponent(beyond))
+        return np.asarray(np.minimum(0.0, math.log(2) - np.asarray(n) * self._exponent(beyond)))
 
     def detectable(self, n: int, significance: float, power: float = POWER) -> float:
         """Return the smallest shift of the mean that is found with that power."""
@@ -169,7 +169,7 @@ class Coins:
     def log_p_values(self, means: ArrayLike, n: ArrayLike) -> NDArray[Any]:
         """Return the logarithms of the bounds for many means at once."""
         beyond = np.maximum(np.abs(np.asarray(means)) - self.slack, 0.0)
-        return np.minimum(0.0, math.log(2) - np.asarray(n) * beyond**2 / 2)
+        return np.asarray(np.minimum(0.0, math.log(2) - np.asarray(n) * beyond**2 / 2))
 
     def detectable(self, n: int, significance: float, power: float = POWER) -> float:
         """Return the smallest mean that is found with that power."""

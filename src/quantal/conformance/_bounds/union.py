@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +12,8 @@ from quantal.conformance._bounds.search import POWER, Test, samples_for
 from quantal.conformance._bounds.sums import Coins, Mean
 
 __all__ = ["Largest", "Overlapping", "largest"]
+
+AnyTest = TypeVar("AnyTest", bound=Test)
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Overlapping:
 
 
 @dataclass(frozen=True)
-class Largest:
+class Largest(Generic[AnyTest]):
     """The one of many tests that came out worst; what they share or not makes no difference.
 
     Examples
@@ -73,7 +75,7 @@ class Largest:
     True
     """
 
-    test: Test
+    test: AnyTest
     of: int
 
     @property

@@ -6,6 +6,7 @@ be found by: a mirrored row shows as well as a shuffled call.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -142,8 +143,8 @@ def _shared(trial: Trial, what: str, c: Floats) -> Finding:
     order = np.argsort(values, kind="stable")
     values, owner = values[order], owner[order]
     shared: dict[tuple[int, int], int] = {}
-    ends = np.flatnonzero(np.append(values[1:] != values[:-1], True)) + 1
-    for start, end in zip(np.append(0, ends[:-1]), ends, strict=True):
+    ends = (np.flatnonzero(np.append(values[1:] != values[:-1], True)) + 1).tolist()
+    for start, end in itertools.pairwise([0, *ends]):
         for i in range(start, end):
             for j in range(i + 1, min(end, i + 32)):  # no value comes so often but by a fault
                 pair = (int(owner[i]), int(owner[j]))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from quantal.conformance._adapter import Settings
-from quantal.conformance._cases import Case, numbers, powers, rng_of, seed_of
+from quantal.conformance._cases import Case, chance, numbers, powers
 from quantal.conformance._checks.gradient import differences, ratio
 from quantal.conformance._checks.granularity import Axes, first, group_count
 from quantal.conformance._checks.independence import at_all_distances
@@ -43,7 +44,8 @@ def drawn_cases(subject: Subject, count: int) -> Iterator[Case]:
         if len(shape) > 1 and kind:
             shared = [int(axis) for axis in rng.permutation(axes)[: rng.integers(1, axes)]]
             signed = tuple(a - axes if rng.random() < 0.5 else a for a in shared)
-            settings = replace(settings, **{kind: signed})
+            axes_shared: dict[str, Any] = {kind: signed}
+            settings = replace(settings, **axes_shared)
         dtype = subject.dtypes[(turn // len(KINDS) + axes) % len(subject.dtypes)]
         yield Case(shape, settings, dtype)
 
@@ -63,7 +65,7 @@ def _groups(case: Case, c: Floats) -> Floats:
     shared = tuple(axis % len(case.shape) for axis in case.settings.p_broadcast_dims)
     if not shared:
         return own.reshape(len(own), -1)
-    return Groups.of(own, own.shape[1:], shared).c[0]
+    return np.asarray(Groups.of(own, own.shape[1:], shared).c[0])
 
 
 @statistical(
@@ -96,7 +98,7 @@ def _whole(case: Case) -> list[int]:
 def _one_draw(trial: Trial, case: Case) -> Iterator[Finding]:
     """Ask whether output and gradient share one draw, in every layout."""
     subject = trial.subject
-    rng, seed = (f(subject, case, "drawn-cases") for f in (rng_of, seed_of))
+    rng, seed = chance(subject, case, "drawn-cases")
     x, upstream = powers(rng, case), numbers(rng, case)
     expected = wide(subject.apply(x, case.settings, seed))
     for name, view, _ in layouts(x):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from quantal.conformance._adapter import Array
-from quantal.conformance._cases import Case, cases, numbers, powers, rng_of, seed_of
+from quantal.conformance._cases import Case, cases, chance, numbers, powers
 from quantal.conformance._finding import Finding
 from quantal.conformance._precision import is_half, tolerance, wide
 from quantal.conformance._registry import Trial, exact
@@ -36,7 +36,7 @@ def differences(case: Case, one: Floats, other: Floats) -> int:
 def backward_same_draw(trial: Trial) -> Iterator[Finding]:
     """The gradient is the upstream gradient times the coefficients of the output."""
     for case in cases(trial.subject):
-        rng, seed = (f(trial.subject, case, "backward") for f in (rng_of, seed_of))
+        rng, seed = chance(trial.subject, case, "backward")
         x, upstream = powers(rng, case), powers(rng, case)
         output, gradient = trial.subject.grad(x, upstream, case.settings, seed)
         forward, backward = ratio(output, x), ratio(gradient, upstream)
@@ -59,7 +59,7 @@ def backward_same_draw(trial: Trial) -> Iterator[Finding]:
 def linearity(trial: Trial) -> Iterator[Finding]:
     """With one seed, the output is x times the same coefficients, whatever x."""
     for case in cases(trial.subject):
-        rng, seed = (f(trial.subject, case, "linearity") for f in (rng_of, seed_of))
+        rng, seed = chance(trial.subject, case, "linearity")
         ones = np.ones(case.shape, case.dtype)
         c = wide(trial.subject.apply(ones, case.settings, seed))
         power = powers(rng, case)
@@ -80,7 +80,7 @@ def input_unchanged(trial: Trial) -> Iterator[Finding]:
     """The caller's arrays are left as they were, and so are the arrays returned before."""
     has_grad = not trial.subject.lacks("grad")
     for case in cases(trial.subject):
-        rng, seed = (f(trial.subject, case, "input-unchanged") for f in (rng_of, seed_of))
+        rng, seed = chance(trial.subject, case, "input-unchanged")
         x, upstream = numbers(rng, case), numbers(rng, case)
         before = x.copy(), upstream.copy()
         output = trial.subject.apply(x, case.settings, seed)
@@ -100,7 +100,7 @@ def non_finite_inputs(trial: Trial) -> Iterator[Finding]:
     for case in list(cases(trial.subject))[:5]:
         if not case.shape:
             continue
-        rng, seed = (f(trial.subject, case, "non-finite") for f in (rng_of, seed_of))
+        rng, seed = chance(trial.subject, case, "non-finite")
         x = numbers(rng, case)
         usual = wide(trial.subject.apply(x, case.settings, seed))
         odd = rng.choice([0, 1, 2, 3], case.shape, p=[0.7, 0.1, 0.1, 0.1])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from quantal.conformance._adapter import Array, Settings
-from quantal.conformance._cases import LAWS, Case, cases, numbers, rng_of, seed_of
+from quantal.conformance._cases import LAWS, Case, cases, chance, numbers, seed_of
 from quantal.conformance._finding import Finding
 from quantal.conformance._precision import wide
 from quantal.conformance._registry import Trial, exact
@@ -42,7 +42,7 @@ def memory_order(trial: Trial) -> Iterator[Finding]:
     """In whatever order an array lies in memory, the same seed gives the same output."""
     subject, has_grad = trial.subject, not trial.subject.lacks("grad")
     for case in cases(subject):
-        rng, seed = (f(subject, case, "memory-order") for f in (rng_of, seed_of))
+        rng, seed = chance(subject, case, "memory-order")
         x, upstream = numbers(rng, case), numbers(rng, case)
         expected = subject.apply(x, case.settings, seed)
         gradient = subject.grad(x, upstream, case.settings, seed)[1] if has_grad else expected

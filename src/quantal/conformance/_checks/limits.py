@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -52,7 +53,7 @@ def _tried(subject: Subject, settings: Settings) -> Iterator[Case]:
             yield Case(shape, settings, subject.dtype)
 
 
-def _identity(trial: Trial, label: str, **limit: float | bool) -> Iterator[Finding]:
+def _identity(trial: Trial, label: str, **limit: Any) -> Iterator[Finding]:
     for settings in OFF:
         for case in _tried(trial.subject, replace(settings, **limit)):
             rng = rng_of(trial.subject, case, label)

@@ -48,8 +48,10 @@ class Margin:
 def margins(hit: NDArray[np.bool_], among: NDArray[np.bool_] | None, shape: Shape) -> list[Margin]:
     """Return hits (calls, units) by index on each short axis, and by place modulo 2 to 64."""
     calls = len(hit)
-    hits = np.sum(hit, axis=0, dtype=np.int64)
-    units = np.full(hits.shape, calls) if among is None else np.sum(among, axis=0, dtype=np.int64)
+    hits: NDArray[Any] = np.asarray(np.sum(hit, axis=0, dtype=np.int64))
+    units: NDArray[Any] = np.full(hits.shape, calls)
+    if among is not None:
+        units = np.asarray(np.sum(among, axis=0, dtype=np.int64))
     found = []
     for axis, size in enumerate(shape):
         if 1 < size <= PERIODS[-1]:
@@ -66,12 +68,11 @@ def margins(hit: NDArray[np.bool_], among: NDArray[np.bool_] | None, shape: Shap
 def by_place(
     trial: Trial,
     what: str,
-    test: Largest,
+    test: Largest[Proportion],
     found: list[Margin],
     stated: float,
 ) -> Finding:
     """Ask whether the hits are the same everywhere."""
-    assert isinstance(test.test, Proportion)
     places = [(margin, place) for margin in found for place in range(len(margin.hits))]
     hits, units = (np.concatenate([getattr(m, name) for m in found]) for name in ("hits", "units"))
     # Where the p-values are 0 to all digits, the largest deviation is shown.
@@ -88,7 +89,9 @@ def _count(shape: Shape) -> int:
     return sum(size for size in shape if 1 < size <= PERIODS[-1]) + sum(PERIODS)
 
 
-def _test(trial: Trial, shape: Shape, share: float, most: float) -> tuple[Largest, float, int]:
+def _test(
+    trial: Trial, shape: Shape, share: float, most: float
+) -> tuple[Largest[Proportion], float, int]:
     """Return a test of hits with probability ``share``, its fault, and how many units it needs."""
     slack = 4 * laws.CELL + blur(trial.subject.dtype)
     test = Largest(Proportion(share, slack=slack), _count(shape))

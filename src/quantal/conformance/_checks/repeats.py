@@ -34,7 +34,7 @@ PARTS = 64
 
 def _large(trial: Trial) -> Floats:
     shape = LARGE_QUICK if trial.quick else LARGE
-    return trial.subject.pool(Settings.of(LAW), 1, shape)[0]
+    return np.asarray(trial.subject.pool(Settings.of(LAW), 1, shape)[0])
 
 
 def _unrepeated(trial: Trial, what: str, law: Dilution, c: Floats) -> Iterator[Finding]:
@@ -89,5 +89,5 @@ def large_call(trial: Trial) -> Iterator[Finding]:
     )
 
 
-def _places(count: int) -> Largest:
+def _places(count: int) -> Largest[Proportion]:
     return Largest(Proportion(LAW.rate, slack=4 * laws.CELL), count)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from quantal.conformance._adapter import Settings
-from quantal.conformance._bounds import Largest
+from quantal.conformance._bounds import Largest, Overlapping
 from quantal.conformance._cases import SMALL
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import MAIN
@@ -40,7 +40,7 @@ FAR = (
 """How far apart two seeds may be for an implementation to mix them up."""
 
 
-def apart_test(law: Dilution, units: int, shifts: int, stated: float) -> Largest:
+def apart_test(law: Dilution, units: int, shifts: int, stated: float) -> Largest[Overlapping]:
     """Return the test of units of two calls, so many shifts of which are looked at."""
     made = two_signals(law, np.ones((1, 1)))
     return pair_test(made, stated, len(made) ** 2 * shifts * (2 * (units // 2) + 1))
@@ -52,7 +52,7 @@ def two_signals(law: Dilution, c: Floats) -> list[Signal]:
 
 
 def compare(
-    trial: Trial, what: str, c: Floats, steps: range, test: Largest, stated: float
+    trial: Trial, what: str, c: Floats, steps: range, test: Largest[Overlapping], stated: float
 ) -> Finding:
     """Ask whether units of calls so many steps apart are uncorrelated, at all distances."""
     made, distances = two_signals(LAW, c), c.shape[1] // 2
@@ -66,7 +66,9 @@ def compare(
     return trial.judge(about, test, seen, terms, stated=stated)
 
 
-def calls_needed(trial: Trial, test: Largest, units: int, steps: int, stated: float) -> int:
+def calls_needed(
+    trial: Trial, test: Largest[Overlapping], units: int, steps: int, stated: float
+) -> int:
     """Return how many calls it takes to compare those that are up to so many steps apart."""
     return steps + -(-test.samples(stated, trial.significance) // (units - units // 2))
 

@@ -148,7 +148,6 @@ def p_granularity_masks(trial: Trial) -> Iterator[Finding]:
         kept = Groups.of(draws(trial, settings, shape, groups, needed), shape, axes).c > 0
         both = np.count_nonzero(kept[1:] & kept[:1], axis=(1, 2))
         total = kept[0].size
-        assert isinstance(test.test, Proportion)
         unit = int(np.argmin(test.test.p_values(both, total)))
         what = f"units 0 and {unit + 1} of a group both kept, {settings}"
         yield trial.judge(what, test, int(both[unit]), total, stated=stated)
@@ -185,7 +184,6 @@ def _given_p(trial: Trial) -> Iterator[Finding]:
     standard = off[:, some] / np.sqrt(p[some] * (1 - p[some]))
     means = [float(np.mean(standard[:-lag] * standard[lag:])) for lag in range(1, units)]
     terms = [standard[lag:].size for lag in range(1, units)]
-    assert isinstance(test.test, Overlapping)
     lag, seen, count = largest(test.test, means, terms)
     what = f"masks of units {lag + 1} apart in a group, given p"
     yield trial.judge(what, test, seen, count, stated=TOGETHER)

@@ -80,7 +80,8 @@ def call_sizes(trial: Trial) -> Iterator[Finding]:
 def _draws(trial: Trial, shape: Shape, calls: int, few: int) -> tuple[Floats, Floats]:
     """Return the first and last units of calls, and all units of a few of them."""
     settings, units = Settings.of(LAW), math.prod(shape)
-    ends, whole = [], []
+    ends: list[Floats] = []
+    whole: list[Floats] = []
     for seed in trial.subject.seeds(f"call-sizes {shape}", calls):
         c = trial.subject.draw(settings, seed, shape).reshape(-1)
         ends.append(c if units <= 2 * ENDS else np.r_[c[:ENDS], c[-ENDS:]])
