@@ -20,8 +20,8 @@ __all__ = ["main", "soak"]
 
 def soak(specs: list[str], runs: int, state: Path, budget: float = 1e-6) -> list[dict[str, Any]]:
     """Run until the state file holds so many runs, and return all of them."""
+    from quantal.conformance import run
     from quantal.conformance.adapters import load
-    from quantal.conformance.runner import run
 
     done = [json.loads(line) for line in state.read_text().splitlines()] if state.exists() else []
     adapters = {spec: load(spec) for spec in specs}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from quantal import __version__
 from quantal._describe import describe, plot
-from quantal.conformance import cli as conform
+from quantal.conformance import _cli as conform
 from quantal.dilution import Dilution
 
 __all__ = ["main"]

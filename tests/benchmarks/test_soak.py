@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.soak import main
-from quantal.conformance import runner
+from quantal import conformance
 
 
 def test_it_resumes_and_counts(
@@ -17,8 +17,8 @@ def test_it_resumes_and_counts(
     state = tmp_path / "soak.jsonl"
     old = {"adapter": "numpy", "seed": 1, "failures": ["mean"], "seconds": 1.0}
     state.write_text(json.dumps(old) + "\n")
-    full = runner.run
-    monkeypatch.setattr(runner, "run", lambda *a, **k: full(*a, **k, only="bad-input"))
+    full = conformance.run
+    monkeypatch.setattr(conformance, "run", lambda *a, **k: full(*a, **k, only="bad-input"))
     assert main(["numpy", "numpy-key", "--runs", "3", "--state", str(state)]) == 1
     done = [json.loads(line) for line in state.read_text().splitlines()]
     assert [one["adapter"] for one in done] == ["numpy", "numpy-key", "numpy"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from quantal._errors import FLOATING, wrong_type
 from quantal._granularity import coefficient_shapes
-from quantal.conformance.adapter import Array, Settings
+from quantal.conformance._adapter import Array, Settings
 from quantal.dilution import Dilution
 
 Shape = tuple[int, ...]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from quantal.conformance.bounds import (
+from quantal.conformance._bounds import (
     POWER,
     Atoms,
     Correlation,

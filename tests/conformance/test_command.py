@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from quantal.conformance.cli import main
+from quantal.conformance._cli import main
 
 FAST = ("--only", "bad-input", "--only", "mean")
 
@@ -60,6 +61,32 @@ def test_failure_names_the_check_and_replays(
 def test_usage_errors(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "start", [["-m", "quantal", "conform"], ["-m", "quantal.conformance"]], ids=["quantal", "kit"]
+)
+def test_a_file_of_the_folder_takes_no_framework_place(tmp_path: Path, start: list[str]) -> None:
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch.py of the folder was run')")
+    command = [sys.executable, *start, "torch", "--only", "bad-input"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "of the folder was run" not in done.stdout + done.stderr
+    assert done.returncode == 0 or "No module named 'torch'" in done.stderr
+
+
+def test_the_folder_comes_last_and_for_adapters_of_your_own_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a_port.py").write_text(
+        "from quantal.conformance.adapters.numpy import native as adapter"
+    )
+    monkeypatch.chdir(tmp_path)
+    usual = [path for path in sys.path if path not in ("", str(tmp_path))]
+    monkeypatch.setattr(sys, "path", ["", str(tmp_path), *usual])
+    assert main(["numpy", "--only", "bad-input"]) == 0
+    assert sys.path == usual
+    assert main(["a_port:adapter", "--only", "bad-input"]) == 0
+    assert sys.path == [*usual, str(tmp_path)]
 
 
 def test_several_adapters_and_one_report(

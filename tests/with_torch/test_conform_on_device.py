@@ -3,7 +3,7 @@
 import pytest
 
 from quantal.conformance import _on_device
-from quantal.conformance.cli import main
+from quantal.conformance._cli import main
 
 FAST = ("--only", "eval-identity", "--only", "determinism")
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from quantal.conformance.cli import main
+from quantal.conformance._cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -7,7 +7,7 @@ import importlib.util
 from typing import Any, cast
 
 from quantal._errors import wrong_value
-from quantal.conformance.adapter import Adapter
+from quantal.conformance._adapter import Adapter
 
 __all__ = ["BUILT_IN", "installed", "load"]
 

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 import quantal
-from quantal.conformance.adapter import Array
+from quantal.conformance._adapter import Array
 from quantal.conformance.adapters.layers import LayerAdapter
 from quantal.jax import dilute
 
@@ -21,6 +21,8 @@ class JaxAdapter(LayerAdapter):
     """What the adapters for JAX and its libraries share."""
 
     # ruff: noqa: D102  (documented in the base class)
+
+    compiles = True
 
     def tensor(self, x: Array) -> Any:
         return jax.numpy.asarray(x)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import quantal
-from quantal.conformance.adapter import Array
+from quantal.conformance._adapter import Array
 
 __all__ = ["DTYPES", "LayerAdapter"]
 

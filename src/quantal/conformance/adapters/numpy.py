@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import quantal
-from quantal.conformance.adapter import Array
+from quantal.conformance._adapter import Array
 from quantal.numpy import dilute
 
 __all__ = ["native", "portable"]

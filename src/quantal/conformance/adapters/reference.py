@@ -9,7 +9,7 @@ import numpy as np
 import quantal
 from quantal import Dilution
 from quantal._errors import FLOATING, wrong_type
-from quantal.conformance.adapter import Array
+from quantal.conformance._adapter import Array
 from quantal.reference import backward, draw, forward
 
 __all__ = ["adapter"]

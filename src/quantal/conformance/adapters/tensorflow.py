@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 import quantal
-from quantal.conformance.adapter import Array
+from quantal.conformance._adapter import Array
 from quantal.conformance.adapters.layers import LayerAdapter
 from quantal.tensorflow import dilute
 

@@ -11,7 +11,7 @@ import torch
 
 import quantal
 from quantal._errors import wrong_value
-from quantal.conformance.adapter import Array
+from quantal.conformance._adapter import Array
 from quantal.conformance.adapters.layers import LayerAdapter
 from quantal.torch import QSD
 

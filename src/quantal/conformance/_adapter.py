@@ -1,0 +1,131 @@
+"""What the kit asks of an implementation of QSD: two functions from NumPy to NumPy, and a name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from numpy.typing import NDArray
+
+from quantal._errors import wrong_type
+from quantal.dilution import Dilution, Vary
+
+__all__ = ["Adapter", "Array", "Settings", "SupportsCalls", "SupportsGlobalState", "checked"]
+
+Array = NDArray[Any]
+
+
+class Adapter(Protocol):
+    """An implementation of QSD on trial.
+
+    Every argument after the arrays is a keyword. Arrays have none to five axes, may be empty, and
+    may lie in memory in any order. A seed is an integer in [0, 2³¹); the same seed, settings and
+    shape mean the same draw. More members are welcome; without them an adapter has fewer checks,
+    or settles for the usual:
+
+    - ``calls(x, *, count, …, seed)`` returns the outputs of ``count`` successive calls of *one*
+      layer, seeded once. Without it, the checks of a layer's own stream are skipped.
+    - ``global_state()`` returns something comparable that changes when the framework's global
+      random state does. NumPy's and Python's own are watched anyway.
+    - ``dtypes``, the names of the dtypes it takes, if not float16, float32 and float64; bfloat16
+      is the fourth that there is.
+    - ``compiles = True``, if each new shape or dtype takes the framework long: a run is then a
+      quick one, with fewer of them, unless a full one is asked for.
+    - ``version``, which the report prints after the name.
+
+    An adapter that has no gradients may leave ``grad`` out, and the checks of gradients with it.
+    """
+
+    @property
+    def name(self) -> str:
+        """What the report calls the implementation."""
+
+    def apply(
+        self,
+        x: Array,
+        *,
+        rate: float,
+        alpha: float,
+        vary: Vary,
+        unit_mean: bool,
+        broadcast_dims: tuple[int, ...],
+        p_broadcast_dims: tuple[int, ...],
+        training: bool,
+        seed: int,
+    ) -> Array:
+        """Return x after dilution, in its own shape and dtype."""
+
+    def grad(
+        self,
+        x: Array,
+        upstream: Array,
+        *,
+        rate: float,
+        alpha: float,
+        vary: Vary,
+        unit_mean: bool,
+        broadcast_dims: tuple[int, ...],
+        p_broadcast_dims: tuple[int, ...],
+        training: bool,
+        seed: int,
+    ) -> tuple[Array, Array]:
+        """Return the output and the gradient of sum(output·upstream) with respect to x."""
+
+
+@runtime_checkable
+class SupportsCalls(Protocol):
+    """An adapter that can call one layer many times."""
+
+    def calls(self, x: Array, *, count: int, seed: int, **settings: Any) -> Sequence[Array]:
+        """Return the outputs of successive calls of one layer."""
+
+
+@runtime_checkable
+class SupportsGlobalState(Protocol):
+    """An adapter that can show its framework's global random state."""
+
+    def global_state(self) -> object:
+        """Return something that compares equal as long as the state is the same."""
+
+
+def checked(adapter: Any) -> Adapter:
+    """Return an adapter, having seen that it has what every one of them needs."""
+    named = isinstance(getattr(adapter, "name", None), str)
+    if not named or not callable(getattr(adapter, "apply", None)):
+        raise wrong_type("adapter", "an object with a name and a method apply", adapter)
+    found: Adapter = adapter
+    return found
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The keywords of a call, apart from its seed."""
+
+    rate: Any
+    alpha: Any
+    vary: Any = "pq"
+    unit_mean: bool = False
+    broadcast_dims: tuple[int, ...] = ()
+    p_broadcast_dims: tuple[int, ...] = ()
+    training: bool = True
+
+    @classmethod
+    def of(cls, law: Dilution, **more: Any) -> Settings:
+        """Return the settings of a law."""
+        return cls(law.rate, law.alpha, law.vary, law.unit_mean, **more)
+
+    @property
+    def law(self) -> Dilution:
+        """The law of a single coefficient."""
+        return Dilution(self.rate, self.alpha, vary=self.vary, unit_mean=self.unit_mean)
+
+    def __str__(self) -> str:
+        """Return what differs from the usual, in a few words."""
+        words = [f"rate={self.rate!r}", f"alpha={self.alpha!r}"]
+        words += [f"vary={self.vary!r}"] if self.vary != "pq" else []
+        words += ["unit_mean=True"] if self.unit_mean else []
+        words += [f"broadcast_dims={self.broadcast_dims}"] if self.broadcast_dims else []
+        words += [f"p_broadcast_dims={self.p_broadcast_dims}"] if self.p_broadcast_dims else []
+        words += ["training=False"] if not self.training else []
+        return ", ".join(words)

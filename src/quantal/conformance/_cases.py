@@ -1,0 +1,146 @@
+"""Single calls for the checks that chance plays no part in: their shapes, settings and dtypes.
+
+In a quick run they are few: a framework that compiles does so once for each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from quantal.conformance._adapter import Array, Settings
+from quantal.conformance._precision import is_half
+from quantal.conformance._shapes import BATCH
+from quantal.conformance._subject import Shape, Subject
+
+__all__ = [
+    "DENSE",
+    "INF",
+    "PAIR",
+    "SMALL",
+    "Case",
+    "cases",
+    "chance",
+    "numbers",
+    "powers",
+    "rng_of",
+    "seed_of",
+]
+
+INF = math.inf
+
+SMALL = (16, 18, 20)
+DENSE = (64, 10)
+"""A batch of a dense layer."""
+
+SHAPES: tuple[Shape, ...] = (
+    (), (1,), (7,), (300,), DENSE, (128, 784), (1, 300), (300, 1), SMALL, (4, 3, 6, 5),
+    (2, 3, 4, 3, 5),
+)  # fmt: skip
+LARGE: tuple[Shape, ...] = ((512, 1000), (4099, 33), (16, 9, 28, 33))
+"""Shapes in which only what is drawn is looked at."""
+
+SHAPES_QUICK: tuple[Shape, ...] = ((), (7,), DENSE, (2, 3, 4, 3, 5))
+
+LAWS = (
+    Settings(0.5, 1.0),
+    Settings(0.3, INF),
+    Settings(0.2, 0.2),
+    Settings(0.6, 10.0, unit_mean=True),
+    Settings(0.35, 1.0, vary="q"),
+    Settings(0.4, 2.0, vary="p"),
+)
+"""A law of each kind."""
+
+# (shape, broadcast_dims, p_broadcast_dims)
+SHARED: tuple[tuple[Shape, tuple[int, ...], tuple[int, ...]], ...] = (
+    *((SMALL, axes, ()) for axes in ((0,), (1,), (-1,), (0, 1), (0, 2), (1, 2))),
+    *((SMALL, (), axes) for axes in ((0,), (1,), (-1,), (0, 1), (0, 2), (1, 2))),
+    (SMALL, (2,), (0,)), (SMALL, (0, 1), (2,)), (SMALL, (1,), (0, 2)),
+    (DENSE, (0,), ()), (DENSE, (1,), ()), (DENSE, (), (0,)), (DENSE, (), (1,)),
+    ((128, 784), (), (0,)), ((300,), (0,), ()), ((300,), (), (0,)),
+    ((4, 3, 6, 5), (2, 3), ()), ((4, 3, 6, 5), (0, 2), ()), ((4, 3, 6, 5), (), (0, 2)),
+    ((4, 3, 6, 5), (2, 3), (0,)), ((2, 3, 4, 3, 5), (1, 3), ()), ((2, 3, 4, 3, 5), (), (0, 4)),
+)  # fmt: skip
+PAIR = (0, 2)
+"""The axes that a quick run shares."""
+
+SHARED_QUICK = ((SMALL, PAIR, ()), (SMALL, (), PAIR))
+SHARED_IN_EACH_DTYPE = (SHARED[1], SHARED[6], SHARED[10], SHARED[12])
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call: its shape, its settings, its dtype."""
+
+    shape: Shape
+    settings: Settings
+    dtype: np.dtype[Any]
+
+    def __str__(self) -> str:
+        return f"{self.settings}, {self.dtype.name}, {self.shape}"
+
+    @property
+    def groups(self) -> int:
+        """How many coefficients a call draws apart from each other."""
+        return math.prod(
+            1 if axis in self._shared else size for axis, size in enumerate(self.shape)
+        )
+
+    @property
+    def _shared(self) -> set[int]:
+        axes = (*self.settings.broadcast_dims, *self.settings.p_broadcast_dims)
+        return {axis % len(self.shape) for axis in axes}
+
+
+def cases(subject: Subject) -> Iterator[Case]:
+    """Yield all calls that are tried."""
+    quick, usual, others = subject.quick, subject.dtypes[0], subject.dtypes[1:]
+    number = 0
+    for shape in SHAPES_QUICK if quick else (*SHAPES, *LARGE):
+        yield Case(shape, LAWS[number % len(LAWS)], usual)
+        number += 1
+    for dtype in others:
+        for shape in (BATCH,) if quick else (DENSE, (128, 784), SMALL, (7,), (4099, 33)):
+            yield Case(shape, LAWS[number % len(LAWS)], dtype)
+            number += 1
+    shared = [(usual, *one) for one in (SHARED_QUICK if quick else SHARED)]
+    if not quick:
+        shared += [(dtype, *one) for dtype in others for one in SHARED_IN_EACH_DTYPE]
+    for dtype, shape, whole, p_only in shared:
+        law = LAWS[number % len(LAWS)]
+        settings = replace(law, broadcast_dims=whole, p_broadcast_dims=p_only)
+        yield Case(shape, settings, dtype)
+        number += 1
+
+
+def seed_of(subject: Subject, case: Case, label: str) -> int:
+    """Return the seed for a call."""
+    return subject.seeds(f"{label} {case}", 1)[0]
+
+
+def rng_of(subject: Subject, case: Case, label: str) -> np.random.Generator:
+    """Return a generator for the inputs of a call."""
+    return subject.rng(f"{label} {case} inputs")
+
+
+def chance(subject: Subject, case: Case, label: str) -> tuple[np.random.Generator, int]:
+    """Return both."""
+    return rng_of(subject, case, label), seed_of(subject, case, label)
+
+
+def numbers(rng: np.random.Generator, case: Case) -> Array:
+    """Return numbers of both signs, with no zero and few digits, so that every dtype holds them."""
+    drawn = rng.integers(1, 100, case.shape) * rng.choice([-1, 1], case.shape) / 16
+    return np.asarray(drawn).astype(case.dtype)
+
+
+def powers(rng: np.random.Generator, case: Case) -> Array:
+    """Return powers of two of both signs: to multiply or divide by them rounds nothing."""
+    most = 3 if is_half(case.dtype) else 12
+    drawn = 2.0 ** rng.integers(-most, most + 1, case.shape) * rng.choice([-1, 1], case.shape)
+    return np.asarray(drawn).astype(case.dtype)

@@ -1,0 +1,84 @@
+"""Checks of the law in every dtype that there is."""
+
+# ruff: noqa: D401  (the docstring of a check states what must hold)
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from quantal.conformance._adapter import Settings
+from quantal.conformance._bounds import Proportion
+from quantal.conformance._checks.independence import at_all_distances, copies
+from quantal.conformance._finding import Finding
+from quantal.conformance._laws import CELL, DROPOUT, MAIN, PLAIN, UNIT_MEAN, VARY_P, VARY_Q
+from quantal.conformance._precision import is_half, roundoff
+from quantal.conformance._questions import Faults, OneLaw, values_of
+from quantal.conformance._registry import Trial, statistical
+from quantal.conformance._shapes import BATCH
+from quantal.conformance._signals import signals
+from quantal.dilution import Dilution
+
+LAWS = (MAIN[0], PLAIN[3], PLAIN[-3], VARY_Q[0], VARY_P[0], DROPOUT[0], UNIT_MEAN[4], MAIN[1])
+OTHERS = 3  # dtypes besides the one of all other checks, at most
+COARSE = Faults((0.05, 0.1, 0.2), (0.2, 0.4, 1.0), (0.05, 0.1, 0.2))
+SHARED: tuple[dict[str, tuple[int, ...]], ...] = (
+    {"broadcast_dims": (0,)},
+    {"p_broadcast_dims": (0,)},
+)
+SHARED_SHAPE, SHARED_CALLS = (3, 4099), 3
+FEW_PER_MILLE = Dilution(1e-3, 0.2)
+
+
+@statistical(
+    "dtype-law",
+    fault="a rate or a mean off by 5% or more, an α by 20% or more, copies as elsewhere",
+    parts=OTHERS * (3 * len(LAWS) + 1 + 2 * len(SHARED)),
+)
+def dtype_law(trial: Trial) -> Iterator[Finding]:
+    """The law holds in every dtype, and units are independent there."""
+    subject = trial.subject
+    for dtype in subject.dtypes[1:]:
+        for law in LAWS:
+            yield from OneLaw(trial, law, BATCH, dtype).ask(COARSE)
+        units = math.prod(BATCH)
+        stated, calls = copies(trial, MAIN[0], units, (0.05,))
+        c = OneLaw(trial, MAIN[0], BATCH, dtype).calls(calls)
+        made = signals(MAIN[0], c)
+        what = f"{MAIN[0]}, {dtype.name}"
+        yield at_all_distances(trial, what, made, units // 2, stated, dtype)
+        if not trial.quick:
+            yield from _shared(trial, dtype)
+    yield trial.require(f"{len(subject.dtypes)} dtypes", True, "")
+
+
+def _shared(trial: Trial, dtype: np.dtype[Any]) -> Iterator[Finding]:
+    """Ask whether shared coefficients, and shared probabilities, follow the law in a dtype."""
+    for axes in SHARED:
+        settings = Settings.of(MAIN[0], **axes)
+        units = trial.subject.pool(settings, SHARED_CALLS, SHARED_SHAPE, dtype)[:, 0].reshape(-1)
+        yield from values_of(trial, f"{settings}, {dtype.name}", MAIN[0], units, dtype)
+
+
+@statistical(
+    "half-precision",
+    fault="a mean off by 1%, a drop probability off by 2⁻¹²",
+    parts=3,
+    needs="half precision",
+)
+def half_precision(trial: Trial) -> Iterator[Finding]:
+    """In half precision the mean and the drop probability are those of the law."""
+    for dtype in trial.subject.dtypes:
+        if not is_half(dtype):
+            continue
+        yield OneLaw(trial, MAIN[0], BATCH, dtype).mean(Faults(mean=(0.01,)))
+        if dtype != np.float16:
+            continue
+        # Uniform numbers of so few digits would shift a probability by half their spacing.
+        law, stated = FEW_PER_MILLE, roundoff(dtype) / 2
+        test = Proportion(law.rate, slack=CELL)
+        n = test.samples(stated, trial.significance)
+        dropped = int(np.count_nonzero(OneLaw(trial, law, BATCH, dtype).units(n) == 0))
+        yield trial.judge(f"P(c = 0), float16, {law}", test, dropped, n, stated=stated)

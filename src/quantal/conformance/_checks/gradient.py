@@ -1,0 +1,119 @@
+"""Checks of one draw: forwards, backwards, and from one input to another."""
+
+# ruff: noqa: D401  (the docstring of a check states what must hold)
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from quantal.conformance._adapter import Array
+from quantal.conformance._cases import Case, cases, chance, numbers, powers
+from quantal.conformance._finding import Finding
+from quantal.conformance._precision import is_half, tolerance, wide
+from quantal.conformance._registry import Trial, exact
+from quantal.conformance._subject import Floats
+
+ENOUGH = 64  # groups of which by chance none is dropped, or every one, in no run
+
+
+def ratio(array: Array, by: Array) -> Floats:
+    """Return a quotient by powers of two."""
+    return np.asarray(wide(array) / wide(by))
+
+
+def differences(case: Case, one: Floats, other: Floats) -> int:
+    """Return how many coefficients are not the same, but for rounding; 0 is 0 in both."""
+    # The smallest numbers of float16 have fewer digits, and x is no smaller than 1/8.
+    least = 2.0**-21 if is_half(case.dtype) else 0.0
+    close = np.isclose(one, other, rtol=tolerance(case.dtype), atol=least)
+    return int(
+        np.count_nonzero(~close | ((one == 0) != (other == 0)) & (np.maximum(one, other) > least))
+    )
+
+
+@exact("backward-same-draw", fault="any difference beyond rounding", needs="grad")
+def backward_same_draw(trial: Trial) -> Iterator[Finding]:
+    """The gradient is the upstream gradient times the coefficients of the output."""
+    for case in cases(trial.subject):
+        rng, seed = chance(trial.subject, case, "backward")
+        x, upstream = powers(rng, case), powers(rng, case)
+        output, gradient = trial.subject.grad(x, upstream, case.settings, seed)
+        forward, backward = ratio(output, x), ratio(gradient, upstream)
+        differ = differences(case, forward, backward)
+        detail = f"{differ} of {x.size} units have another coefficient in the gradient"
+        yield trial.require(f"one draw, {case}", differ == 0, detail, x.size)
+        if case.groups >= ENOUGH:
+            dropped = float(np.mean(forward == 0))
+            detail = f"a share of {dropped:.2g} of the units was dropped"
+            yield trial.require(f"a draw at all, {case}", 0 < dropped < 1, detail, x.size)
+        # What goes backwards does not depend on what came forwards, not even where that is 0.
+        other = numbers(rng, case) * rng.integers(0, 2, case.shape).astype(case.dtype)
+        _, again = trial.subject.grad(other, upstream, case.settings, seed)
+        differ = differences(case, ratio(again, upstream), backward)
+        detail = f"for another input, {differ} of {x.size} units have another gradient"
+        yield trial.require(f"whatever x, {case}", differ == 0, detail, x.size)
+
+
+@exact("linearity", fault="any difference beyond rounding")
+def linearity(trial: Trial) -> Iterator[Finding]:
+    """With one seed, the output is x times the same coefficients, whatever x."""
+    for case in cases(trial.subject):
+        rng, seed = chance(trial.subject, case, "linearity")
+        ones = np.ones(case.shape, case.dtype)
+        c = wide(trial.subject.apply(ones, case.settings, seed))
+        power = powers(rng, case)
+        scaled = ratio(trial.subject.apply(power, case.settings, seed), power)
+        differ = differences(case, scaled, c)
+        detail = f"for ±2ᵏ, {differ} of {c.size} outputs are not those for 1, times ±2ᵏ"
+        yield trial.require(f"powers of two, {case}", differ == 0, detail, c.size)
+        x = np.asarray(numbers(rng, case) * rng.integers(0, 2, case.shape).astype(case.dtype))
+        y = wide(trial.subject.apply(x, case.settings, seed))
+        least = 2.0**-21 if is_half(case.dtype) else 0.0
+        close = np.isclose(y, c * wide(x), rtol=2 * tolerance(case.dtype), atol=least)
+        detail = f"{np.count_nonzero(~close)} of {c.size} outputs are not those for 1, times x"
+        yield trial.require(f"other numbers, {case}", bool(np.all(close)), detail, c.size)
+
+
+@exact("input-unchanged")
+def input_unchanged(trial: Trial) -> Iterator[Finding]:
+    """The caller's arrays are left as they were, and so are the arrays returned before."""
+    has_grad = not trial.subject.lacks("grad")
+    for case in cases(trial.subject):
+        rng, seed = chance(trial.subject, case, "input-unchanged")
+        x, upstream = numbers(rng, case), numbers(rng, case)
+        before = x.copy(), upstream.copy()
+        output = trial.subject.apply(x, case.settings, seed)
+        kept = output.copy()
+        if has_grad:
+            trial.subject.grad(x, upstream, case.settings, seed)
+        same = bool(np.all(x == before[0]) and np.all(upstream == before[1]))
+        yield trial.require(f"inputs, {case}", same, "an input was overwritten", x.size)
+        trial.subject.apply(x * 2, case.settings, (seed + 1) % 2**31)
+        same = bool(np.all(output == kept))
+        yield trial.require(f"outputs, {case}", same, "a later call overwrote an output", x.size)
+
+
+@exact("non-finite-inputs", fault="an inf or NaN that spreads, or that is lost where it is kept")
+def non_finite_inputs(trial: Trial) -> Iterator[Finding]:
+    """An inf or NaN stays where it is; where it is dropped it is 0, or NaN as 0·inf is."""
+    for case in list(cases(trial.subject))[:5]:
+        if not case.shape:
+            continue
+        rng, seed = chance(trial.subject, case, "non-finite")
+        x = numbers(rng, case)
+        usual = wide(trial.subject.apply(x, case.settings, seed))
+        odd = rng.choice([0, 1, 2, 3], case.shape, p=[0.7, 0.1, 0.1, 0.1])
+        strange = np.choose(odd, [wide(x), np.inf, -np.inf, np.nan]).astype(case.dtype)
+        y = wide(trial.subject.apply(strange, case.settings, seed))
+        alone = bool(np.all((y == usual)[odd == 0]))
+        detail = "units beside an inf or NaN have changed"
+        yield trial.require(f"other units, {case}", alone, detail, x.size)
+        kept = usual != 0
+        right = np.where(kept, _alike(y, wide(strange)), (y == 0) | np.isnan(y))[odd != 0]
+        detail = f"{np.count_nonzero(~right)} of {right.size} are not what they were, 0, or NaN"
+        yield trial.require(f"inf and NaN, {case}", bool(np.all(right)), detail, x.size)
+
+
+def _alike(one: Floats, other: Floats) -> Floats:
+    return np.asarray((one == other) | (np.isnan(one) & np.isnan(other)))

@@ -1,0 +1,110 @@
+"""Checks of units that share a whole coefficient."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from quantal.conformance._adapter import Settings
+from quantal.conformance._cases import PAIR, SMALL
+from quantal.conformance._checks.independence import at_all_distances
+from quantal.conformance._finding import Finding
+from quantal.conformance._laws import DROPOUT, MAIN, UNIT_MEAN, VARY_Q
+from quantal.conformance._questions import values_of
+from quantal.conformance._registry import Trial, exact, statistical
+from quantal.conformance._signals import pair_test, signals
+from quantal.conformance._subject import Floats, Shape
+from quantal.dilution import Dilution
+
+Axes = tuple[int, ...]
+
+LAW = MAIN[0]
+ENOUGH = 256  # groups that are not all alike by chance, or in 2²⁵⁶ runs once
+
+# All axes and all pairs of them, from the front and from the back, in any order.
+SHARED: tuple[tuple[Shape, Axes], ...] = (
+    *((SMALL, axes) for axes in (
+        (), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2), (-1,), (-3,), (2, 0), (-1, 0),
+        (1, -1), (-2, -3),
+    )),
+    *(((64, 10), axes) for axes in ((0,), (1,), (0, 1), (-1, 0))),
+    *(((6, 7, 8, 9), axes) for axes in (
+        (0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3), (0, 2, 3), (-1, 1), (3, -3),
+    )),
+    *(((300,), axes) for axes in ((0,), (-1,))),
+    *(((3, 4, 5, 6, 7), axes) for axes in ((1, 3), (0, 4), (2, 3, 4), (-1, 2))),
+)  # fmt: skip
+SHARED_QUICK = ((SMALL, ()), (SMALL, PAIR), (SMALL, (2, -3)))
+LAWS = (LAW, VARY_Q[0], DROPOUT[0], UNIT_MEAN[3])
+
+COPIES = 0.2
+GROUPED: tuple[tuple[Shape, Axes], ...] = (
+    ((3, 60, 70), (0,)), ((60, 3, 70), (1,)), ((60, 70, 3), (2,)), ((3, 2, 4099), (0, 1)),
+    ((3, 4099, 2), (0, 2)), ((4099, 2, 3), (1, 2)), ((2, 60, 3, 70), (0, 2)),
+    ((60, 2, 70, 3), (1, 3)), ((4099, 3), (1,)), ((3, 4099), (-2,)),
+)  # fmt: skip
+GROUPED_QUICK = ((SMALL, PAIR),)
+
+
+def first(c: Floats, axes: Sequence[int]) -> Floats:
+    """Return one coefficient of each group that shares it."""
+    for axis in axes:
+        c = np.take(c, [0], axis=axis)
+    return c
+
+
+def varies(trial: Trial, what: str, own: Floats) -> Iterator[Finding]:
+    """Ask whether the coefficients of groups, (calls, …), differ along each axis there is."""
+    for axis in np.flatnonzero(np.array(own.shape[1:]) > 1):
+        constant = bool(np.all(own == np.take(own, [0], axis=axis + 1)))
+        detail = f"coefficients do not vary along axis {axis}"
+        yield trial.require(f"{what}: axis {axis} varies", not constant, detail)
+
+
+def draws(trial: Trial, settings: Settings, shape: Shape, groups: int, needed: int) -> Floats:
+    """Return as many calls as have so many groups, (calls, *shape)."""
+    return trial.subject.pool(settings, -(-needed // groups), shape)
+
+
+def own_size(shape: Shape, axes: Sequence[int]) -> int:
+    """Return the number of groups in a call."""
+    return math.prod(shape) // math.prod(shape[axis] for axis in {a % len(shape) for a in axes})
+
+
+@exact("broadcast-dims", fault="any difference within a group, none between groups")
+def broadcast_dims(trial: Trial) -> Iterator[Finding]:
+    """Coefficients are equal along broadcast_dims, and along no other axis."""
+    for number, (shape, axes) in enumerate(SHARED_QUICK if trial.quick else SHARED):
+        settings = Settings.of(LAWS[number % len(LAWS)], broadcast_dims=axes)
+        c = draws(trial, settings, shape, own_size(shape, axes), ENOUGH)
+        own = first(c, [axis % len(shape) + 1 for axis in axes])
+        what = f"{shape}, {settings}"
+        yield trial.require(f"{what}: equal", bool(np.all(c == own)), "units of a group differ")
+        yield from varies(trial, what, own)
+
+
+@statistical(
+    "broadcast-law",
+    fault="a rate off by 5% or more, an α by 20% or more, 20% of groups that are copies",
+    parts=lambda quick: 3 * len(GROUPED_QUICK if quick else GROUPED),
+)
+def broadcast_law(trial: Trial) -> Iterator[Finding]:
+    """Shared coefficients follow the law, and groups are independent, however far apart."""
+    for number, (shape, axes) in enumerate(GROUPED_QUICK if trial.quick else GROUPED):
+        law = LAWS[number % len(LAWS)]
+        settings = Settings.of(law, broadcast_dims=axes)
+        what = f"of groups, {shape}, {settings}"
+        groups = own_size(shape, axes)
+        c = draws(trial, settings, shape, groups, group_count(trial, law, groups))
+        own = first(c, [axis % len(shape) + 1 for axis in axes]).reshape(len(c), groups)
+        yield from values_of(trial, what, law, own.reshape(-1))
+        yield at_all_distances(trial, what, signals(law, own), groups // 2, COPIES)
+
+
+def group_count(trial: Trial, law: Dilution, groups: int) -> int:
+    """Return how many groups it takes to find copies among those of a call."""
+    made, distances = signals(law, np.ones(1)), groups // 2
+    test = pair_test(made, COPIES, len(made) ** 2 * max(distances, 1))
+    return -(-test.samples(COPIES, trial.significance) * groups // (groups - distances))

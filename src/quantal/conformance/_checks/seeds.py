@@ -1,0 +1,151 @@
+"""Checks that draws of different seeds have nothing to do with each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from quantal.conformance._adapter import Settings
+from quantal.conformance._bounds import Largest, Overlapping
+from quantal.conformance._cases import SMALL
+from quantal.conformance._finding import Finding
+from quantal.conformance._laws import MAIN
+from quantal.conformance._questions import OneLaw
+from quantal.conformance._registry import Trial, exact, statistical
+from quantal.conformance._shapes import BATCH, FEW_UNITS
+from quantal.conformance._signals import (
+    Signal,
+    between_calls,
+    least_likely,
+    pair_test,
+    signals,
+)
+from quantal.conformance._subject import Floats
+from quantal.dilution import Dilution
+
+LAW = MAIN[0]
+SETTINGS = Settings.of(LAW)
+SEEDS = 2**31  # a seed is below this
+COPIES = 0.02
+
+NEAR = 8
+"""Neighbouring seeds, or calls, that are compared with each other: up to so many apart."""
+
+FAR = (
+    *(2**bit for bit in range(31)),
+    *(3, 5, 6, 7, 9, 10, 100, 1000, 10_000, 100_000, 1_000_000, 65_535, 65_537, 3 * 2**16),
+)
+"""How far apart two seeds may be for an implementation to mix them up."""
+
+
+def apart_test(law: Dilution, units: int, shifts: int, stated: float) -> Largest[Overlapping]:
+    """Return the test of units of two calls, so many shifts of which are looked at."""
+    made = two_signals(law, np.ones((1, 1)))
+    return pair_test(made, stated, len(made) ** 2 * shifts * (2 * (units // 2) + 1))
+
+
+def two_signals(law: Dilution, c: Floats) -> list[Signal]:
+    """Return of what coefficients show whether they were dropped, and whether they are large."""
+    return signals(law, c)[:2]
+
+
+def compare(
+    trial: Trial, what: str, c: Floats, steps: range, test: Largest[Overlapping], stated: float
+) -> Finding:
+    """Ask whether units of calls so many steps apart are uncorrelated, at all distances."""
+    made, distances = two_signals(LAW, c), c.shape[1] // 2
+    found = []
+    for apart in steps:
+        one, index, seen, terms = least_likely(list(between_calls(made, distances, apart)), test)
+        likelihood = test.test.p_value(seen, terms)
+        names = f"{one.names[0]} and {one.names[1]}, {what.format(apart)}"
+        found.append((likelihood, f"{names}, units {index - distances} apart", seen, terms))
+    _, about, seen, terms = min(found)
+    return trial.judge(about, test, seen, terms, stated=stated)
+
+
+def calls_needed(
+    trial: Trial, test: Largest[Overlapping], units: int, steps: int, stated: float
+) -> int:
+    """Return how many calls it takes to compare those that are up to so many steps apart."""
+    return steps + -(-test.samples(stated, trial.significance) // (units - units // 2))
+
+
+@statistical("seeds-independent", fault="2% of units that are copies, at any distance", parts=1)
+def seeds_independent(trial: Trial) -> Iterator[Finding]:
+    """Draws of different seeds are independent."""
+    units, steps = math.prod(BATCH), range(1, 4)
+    test = apart_test(LAW, units, len(steps), COPIES)
+    calls = calls_needed(trial, test, units, max(steps), COPIES)
+    c = OneLaw(trial, LAW, BATCH).calls(calls)
+    yield compare(trial, "far seeds", c, steps, test, COPIES)
+
+
+@statistical("neighbouring-seeds", fault="2% of units that are copies, at any distance", parts=1)
+def neighbouring_seeds(trial: Trial) -> Iterator[Finding]:
+    """Draws of the seeds s, s + 1, s + 2, … are independent, also shifted against each other."""
+    units, steps = math.prod(BATCH), range(1, NEAR + 1)
+    test = apart_test(LAW, units, NEAR, COPIES)
+    calls = calls_needed(trial, test, units, NEAR, COPIES)
+    start = trial.subject.seeds("neighbouring-seeds", 1)[0] % (SEEDS - calls)
+    drawn = [trial.subject.draw(SETTINGS, start + step, BATCH).reshape(-1) for step in range(calls)]
+    yield compare(trial, "seeds {} apart", np.stack(drawn), steps, test, COPIES)
+
+
+@statistical(
+    "seeds-apart", fault="two draws of which 30% are copies, at any distance", parts=len(FAR)
+)
+def seeds_apart(trial: Trial) -> Iterator[Finding]:
+    """Draws of two seeds are independent, also where they differ in one bit, or by 2¹⁶."""
+    stated, units = 0.3, math.prod(SMALL)
+    test = apart_test(LAW, units, 1, stated)
+    pairs = calls_needed(trial, test, units, 0, stated)
+    for number, distance in enumerate(FAR):
+        seeds = trial.subject.seeds("seeds-apart", pairs, start=number * pairs)
+        firsts = [seed % (SEEDS - distance) for seed in seeds]
+        if distance.bit_count() == 1:  # then they differ in that bit and in no other
+            firsts = [seed & ~distance for seed in seeds]
+        both = [*firsts, *(first + distance for first in firsts)]
+        drawn = [trial.subject.draw(SETTINGS, seed, SMALL).reshape(-1) for seed in both]
+        # Each is compared with the one that comes as many later as there are pairs.
+        step = range(pairs, pairs + 1)
+        yield compare(trial, f"seeds {distance} apart", np.stack(drawn), step, test, stated)
+
+
+def relatives(seed: int) -> Iterator[int]:
+    """Yield what a seed may be mixed up with: its bits or bytes in another order, or its sums."""
+    bits, octets = f"{seed:031b}", seed.to_bytes(4, "big")
+    yield from (seed ^ 2**bit for bit in range(31))
+    yield from (seed + sign * apart for apart in FAR for sign in (-1, 1))
+    yield from (seed * by for by in (2, 3, 5, 10, 31, 37, 64, 100, 1000, 2**16))
+    yield from (seed // by for by in (2, 3, 10, 16, 256, 1000, 2**16))
+    yield from (seed % by for by in (10_000, 2**16, 2**24, 10**6, 2**20 - 3))
+    yield from (seed ^ mask for mask in (0xFF, 0xFFFF, 0xFFFF0000, SEEDS - 1, 0x55555555))
+    yield from (int(bits[turn:] + bits[:turn], 2) for turn in (1, 8, 15, 16))
+    yield int(bits[::-1], 2)
+    yield int.from_bytes(octets[::-1], "big")
+    yield int.from_bytes(octets[2:] + octets[:2], "big")
+    yield seed ^ (seed >> 16)
+
+
+@exact("many-seeds", fault="seeds of which fewer than 2¹⁶ are told apart, or two related ones")
+def many_seeds(trial: Trial) -> Iterator[Finding]:
+    """No two seeds give one draw, nor one mask."""
+    count, few = (300, 1) if trial.quick else (1500, 3)
+    drawn_seeds = trial.subject.seeds("many-seeds", count)
+    related = [other for seed in drawn_seeds[:few] for other in relatives(seed)]
+    small = range(4 * count // 15)
+    seeds = sorted({s for s in (*drawn_seeds, *related, *small, SEEDS - 1) if 0 <= s < SEEDS})
+    # Masks of so many units are alike by chance less than once in 10²⁰ runs.
+    drawn = [trial.subject.draw(SETTINGS, seed, FEW_UNITS) for seed in seeds]
+    for what, keys in (
+        ("draws", [c.tobytes() for c in drawn]),
+        ("masks", [(c == 0).tobytes() for c in drawn]),
+    ):
+        first: dict[bytes, int] = {}
+        same = [(first.setdefault(key, s), s) for key, s in zip(keys, seeds, strict=True)]
+        twice = [pair for pair in same if pair[0] != pair[1]]
+        detail = f"the seeds {twice[0][0]} and {twice[0][1]} gave the same" if twice else ""
+        yield trial.require(f"{what} of {len(seeds)} seeds differ", not twice, detail, len(seeds))

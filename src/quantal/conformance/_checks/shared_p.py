@@ -1,0 +1,197 @@
+"""Checks of units that share a retain probability alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from quantal.conformance._adapter import Settings
+from quantal.conformance._bounds import Largest, Mean, Overlapping, Proportion, largest
+from quantal.conformance._cases import PAIR, SMALL
+from quantal.conformance._checks.granularity import (
+    COPIES,
+    ENOUGH,
+    Axes,
+    draws,
+    first,
+    group_count,
+    own_size,
+    varies,
+)
+from quantal.conformance._checks.independence import at_all_distances
+from quantal.conformance._finding import Finding
+from quantal.conformance._laws import CELL, INF, MAIN
+from quantal.conformance._questions import values_of
+from quantal.conformance._registry import Trial, exact, statistical
+from quantal.conformance._signals import signals
+from quantal.conformance._subject import Floats, Shape
+from quantal.dilution import Dilution
+
+LAW = MAIN[0]
+LARGE_ALPHA = Dilution(0.5, 10.0)
+VARY_P = Dilution(0.5, 1.0, vary="p")
+VARY_Q = Dilution(0.5, 1.0, vary="q")
+SIZED = (LAW, VARY_Q, Dilution(0.3, 2.0, unit_mean=True))  # whose sizes show p
+
+# (shape, broadcast_dims, p_broadcast_dims)
+SHARED: tuple[tuple[Shape, Axes, Axes], ...] = (
+    *((SMALL, (), axes) for axes in (
+        (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2), (-1,), (-1, 0), (2, -3),
+    )),
+    *((SMALL, whole, axes) for whole, axes in (
+        ((2,), (0,)), ((0,), (1, 2)), ((1, 2), (0,)), ((1,), (1,)), ((0, 1), (1, 2)),
+    )),
+    *(((64, 10), (), axes) for axes in ((0,), (1,), (0, 1))),
+    *(((6, 7, 8, 9), (), axes) for axes in ((0, 2), (1, 3), (2, 3), (0, -1))),
+    ((300,), (), (0,)), ((3, 4, 5, 6, 7), (), (1, 3)), ((3, 4, 5, 6, 7), (4,), (0, 2)),
+)  # fmt: skip
+SHARED_QUICK = ((SMALL, (), PAIR),)
+
+# Few units in each of many groups.
+GROUPED: tuple[tuple[Shape, Axes], ...] = (
+    ((4, 4099), (0,)), ((4099, 4), (-1,)), ((3, 2053, 2), (0, 2)), ((2053, 2, 3), (1, 2)),
+    ((2, 3, 2053), (0, 1)), ((40, 4, 50), (1,)),
+)  # fmt: skip
+GROUPED_QUICK = ((SMALL, PAIR),)
+LAWS = (
+    LAW, VARY_Q, VARY_P, Dilution(0.3, 2.0, unit_mean=True), Dilution(0.8, 5.0),
+    Dilution(0.2, 0.5), Dilution(0.6, 10.0, vary="p"), Dilution(0.4, 3.0, vary="q"),
+    Dilution(0.3, INF), Dilution(0.5, 2.0, vary="q", unit_mean=True),
+    Dilution(0.3, 1.0, vary="p", unit_mean=True), LARGE_ALPHA,
+)  # fmt: skip
+
+
+@exact("p-granularity", fault="any difference of kept values within a group")
+def p_granularity(trial: Trial) -> Iterator[Finding]:
+    """Kept values are equal along p_broadcast_dims; masks are not, nor are other groups."""
+    for number, (shape, whole, shared) in enumerate(SHARED_QUICK if trial.quick else SHARED):
+        settings = Settings.of(
+            SIZED[number % len(SIZED)], broadcast_dims=whole, p_broadcast_dims=shared
+        )
+        c = draws(trial, settings, shape, own_size(shape, (*whole, *shared)), 2 * ENOUGH)
+        what = f"{shape}, {settings}"
+        own = first(c, [axis % len(shape) + 1 for axis in whole])
+        yield trial.require(f"{what}: equal", bool(np.all(c == own)), "broadcast_dims differ")
+        axes = tuple(axis % len(shape) + 1 for axis in shared)
+        size = np.max(own, axis=axes, keepdims=True)
+        alike = bool(np.all((own == 0) | (own == size)))
+        yield trial.require(f"{what}: sizes", alike, "kept values of a group differ")
+        masks = own == 0
+        if math.prod(own.shape[axis] for axis in axes) > 1:
+            varied = bool(np.any(masks != first(masks, axes)))
+            yield trial.require(f"{what}: masks", varied, "masks are shared too")
+        yield from varies(trial, f"{what}: sizes", size)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Coefficients of groups that share p: (units of a group, calls, groups)."""
+
+    c: Floats
+
+    @classmethod
+    def of(cls, c: Floats, shape: Shape, axes: Axes) -> Groups:
+        """Return them from draws (calls, *shape)."""
+        shared = [axis % len(shape) + 1 for axis in axes]
+        c = np.moveaxis(c, shared, range(len(shared)))
+        units = math.prod(c.shape[: len(shared)])
+        return cls(c.reshape(units, c.shape[len(shared)], -1))
+
+
+@statistical(
+    "p-granularity-law",
+    fault="a rate off by 5% or more, an α by 20% or more, 20% of groups that are copies",
+    parts=lambda quick: 3 * len(_cases(quick)),
+)
+def p_granularity_law(trial: Trial) -> Iterator[Finding]:
+    """With shared p, each single coefficient follows the law, and groups are independent."""
+    for law, shape, axes in _cases(trial.quick):
+        settings = Settings.of(law, p_broadcast_dims=axes)
+        what = f"with shared p, {shape}, {settings}"
+        groups = own_size(shape, axes)
+        drawn = draws(trial, settings, shape, groups, group_count(trial, law, groups))
+        c = Groups.of(drawn, shape, axes).c
+        yield from values_of(trial, what, law, c[0].reshape(-1))
+        yield at_all_distances(trial, what, signals(law, c[-1]), groups // 2, COPIES)
+
+
+def _cases(quick: bool) -> list[tuple[Dilution, Shape, Axes]]:
+    """Return laws with shapes in turn."""
+    grouped = GROUPED_QUICK if quick else GROUPED
+    chosen = LAWS[:4] if quick else LAWS
+    return [(law, *grouped[number % len(grouped)]) for number, law in enumerate(chosen)]
+
+
+BOTH = 0.02
+BOTH_AT_LARGE_ALPHA = 0.008  # where p varies so little that masks are almost independent
+GIVEN = 0.03
+TOGETHER = 0.15
+
+
+@statistical(
+    "p-granularity-masks",
+    fault="P(both kept) off by 0.02, P(kept given p) by 0.03, a correlation of 15% given p",
+    parts=lambda quick: len(_cases(quick)) + 3,
+)
+def p_granularity_masks(trial: Trial) -> Iterator[Finding]:
+    """Masks of a group are independent given p, and are kept with that p."""
+    for law, shape, axes in _cases(trial.quick):
+        units, groups = math.prod(shape) // own_size(shape, axes), own_size(shape, axes)
+        expected = law.retain**2 if law.vary == "q" else mean_square(law)
+        stated = BOTH_AT_LARGE_ALPHA if law is LARGE_ALPHA else BOTH
+        test = Largest(Proportion(expected, slack=2 * CELL), units - 1)
+        needed = test.samples(stated, trial.significance)
+        settings = Settings.of(law, p_broadcast_dims=axes)
+        kept = Groups.of(draws(trial, settings, shape, groups, needed), shape, axes).c > 0
+        both = np.count_nonzero(kept[1:] & kept[:1], axis=(1, 2))
+        total = kept[0].size
+        unit = int(np.argmin(test.test.p_values(both, total)))
+        what = f"units 0 and {unit + 1} of a group both kept, {settings}"
+        yield trial.judge(what, test, int(both[unit]), total, stated=stated)
+    yield from _given_p(trial)
+
+
+def _given_p(trial: Trial) -> Iterator[Finding]:
+    """Ask whether masks go by the p that the first unit of their group shows, if it is kept."""
+    shape, axes = (GROUPED_QUICK if trial.quick else GROUPED)[0]
+    given = Mean(0.0, 0.25, -1.0, 1.0, slack=2.0**-14)  # m − p, with p read off the size
+    clear = (0.1, 0.9)  # a p that is not too close to 0 or 1 to standardise by
+    residual = 1 / math.sqrt(clear[0] * clear[1])
+    pair = Mean(0.0, 1.0, -(residual**2), residual**2, slack=1e-3, fault_var=2.0)
+    groups = own_size(shape, axes)
+    units = math.prod(shape) // groups - 1
+    test = Largest(Overlapping(pair, sets=2), units - 1)
+    # A kept unit has p < ½ in a quarter of the cases, and is clear in four of five. That many
+    # groups show as much as that many units, however many units share a p.
+    needed = max(
+        given.samples(GIVEN, trial.significance) / (0.5 * 0.25 * units),
+        test.samples(TOGETHER, trial.significance) / (0.5 * 0.8),
+    )
+    settings = Settings.of(LAW, p_broadcast_dims=axes)
+    drawn = draws(trial, settings, shape, groups, int(1.2 * needed))
+    c = Groups.of(drawn, shape, axes).c.reshape(units + 1, -1)
+    shows = c[0] > 0
+    p = c[0, shows].astype(np.float64) * LAW.retain**2
+    off = (c[1:, shows] > 0) - p
+    for what, some in (("p < ½", p < 0.5), ("p ≥ ½", p >= 0.5)):
+        chosen = off[:, some]
+        mean = float(np.mean(chosen)) if chosen.size else math.nan
+        yield trial.judge(f"P(kept) − p where {what}", given, mean, chosen.size, stated=GIVEN)
+    some = (p > clear[0]) & (p < clear[1])
+    standard = off[:, some] / np.sqrt(p[some] * (1 - p[some]))
+    means = [float(np.mean(standard[:-lag] * standard[lag:])) for lag in range(1, units)]
+    terms = [standard[lag:].size for lag in range(1, units)]
+    lag, seen, count = largest(test.test, means, terms)
+    what = f"masks of units {lag + 1} apart in a group, given p"
+    yield trial.judge(what, test, seen, count, stated=TOGETHER)
+
+
+def mean_square(law: Dilution) -> float:
+    """Return E[p²] for p ~ Beta(α, β)."""
+    if math.isinf(law.alpha):
+        return law.retain**2
+    a, b = law.alpha, law.beta
+    return a / (a + b) * (a + 1) / (a + b + 1)

@@ -1,0 +1,90 @@
+"""Checks of calls of all sizes, from no axes and one unit on."""
+
+# ruff: noqa: D401  (the docstring of a check states what must hold)
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from quantal.conformance._adapter import Settings
+from quantal.conformance._bounds import Largest, Proportion
+from quantal.conformance._checks.copies import seen_before
+from quantal.conformance._checks.independence import at_all_distances
+from quantal.conformance._checks.places import Margin, by_place
+from quantal.conformance._finding import Finding
+from quantal.conformance._laws import CELL, MAIN
+from quantal.conformance._precision import is_half
+from quantal.conformance._registry import Trial, statistical
+from quantal.conformance._signals import pair_test, signals
+from quantal.conformance._subject import Floats, Shape
+
+LAW = MAIN[0]
+ENDS = 8  # units from the start, and from the end, that are looked at one by one
+ALWAYS = 0.49  # how far the share of a unit that is always or never dropped is from a half
+PAIRS = 0.5
+ALL_PAIRS = 0.9  # of so few units that a correlation takes many calls to see
+COPIED_ENDS = 0.1
+
+# Around the powers of two at which implementations change their ways.
+SIZES: tuple[Shape, ...] = (
+    (), *((n,) for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65)),
+    *((n,) for n in (100, 127, 128, 129, 255, 257, 511, 513, 1000, 1023, 1024, 1025)),
+    *((n,) for n in (2047, 2049, 4095, 4097, 8191, 16_385, 65_537)),
+    (1, 1), (7, 1), (1, 9), (3, 3), (5, 7), (33, 5), (100, 10), (1, 1, 1), (3, 1, 5), (2, 3, 4, 5),
+    (3, 3, 3, 3), (2, 3, 2, 3, 2), (1, 4, 1, 5, 3),
+)  # fmt: skip
+FEW: tuple[Shape, ...] = ((), (3,), (7,))
+
+
+def _shapes(quick: bool) -> tuple[Shape, ...]:
+    return FEW if quick else SIZES
+
+
+@statistical(
+    "call-sizes",
+    fault="in calls of one size, a unit always or never dropped, or never large, or copies",
+    parts=lambda quick: 4 * len(_shapes(quick)),
+)
+def call_sizes(trial: Trial) -> Iterator[Finding]:
+    """Calls of every size and number of axes drop units as they should, the first and the last."""
+    for shape in _shapes(trial.quick):
+        units = math.prod(shape)
+        ends, distances = min(units, 2 * ENDS), units // 2
+        dropped = Largest(Proportion(LAW.rate, slack=4 * CELL), ends)
+        large = Largest(Proportion(0.5, slack=4 * CELL / LAW.retain), ends)
+        copied = PAIRS if units > 2 * ENDS else ALL_PAIRS
+        made = signals(LAW, np.ones(1))
+        pairs = pair_test(made, copied, len(made) ** 2 * max(distances, 1))
+        # The first and the last units need many calls, but the units in between only a few. Half
+        # of them are kept; a third more, since that is left to chance.
+        calls = int(large.samples(ALWAYS, trial.significance) * 4 / 3 / LAW.retain)
+        few = -(-pairs.samples(copied, trial.significance) // (units - distances))
+        c, all_units = _draws(trial, shape, max(calls, few), few)
+        where, kept = f"unit of {shape}", c != 0
+        for what, test, hit, among in (
+            ("P(c = 0)", dropped, ~kept, np.ones_like(kept)),
+            ("P(c is large)", large, signals(LAW, c)[1].values > 0, kept),
+        ):
+            margin = Margin(where, hit.sum(axis=0), among.sum(axis=0))
+            yield by_place(trial, f"{what}, first and last", test, [margin], ALWAYS)
+        if units > 1:
+            made = signals(LAW, all_units)
+            yield at_all_distances(trial, f"units of {shape}", made, distances, copied)
+            if not is_half(trial.subject.dtype):
+                what = f"kept c seen before, first and last units of {shape}"
+                yield seen_before(trial, what, LAW, list(c[:calls]), COPIED_ENDS)
+
+
+def _draws(trial: Trial, shape: Shape, calls: int, few: int) -> tuple[Floats, Floats]:
+    """Return the first and last units of calls, and all units of a few of them."""
+    settings, units = Settings.of(LAW), math.prod(shape)
+    ends: list[Floats] = []
+    whole: list[Floats] = []
+    for seed in trial.subject.seeds(f"call-sizes {shape}", calls):
+        c = trial.subject.draw(settings, seed, shape).reshape(-1)
+        ends.append(c if units <= 2 * ENDS else np.r_[c[:ENDS], c[-ENDS:]])
+        if len(whole) < few:
+            whole.append(c)
+    return np.stack(ends), np.stack(whole)

@@ -1,0 +1,172 @@
+"""Right implementations that differ from each other, and from quantal, in what the guide leaves open."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from port import Port
+from recipe import RNG, Recipe, Shape
+
+from quantal.conformance._adapter import Array, Settings
+from quantal.keys import LEVELS
+from quantal.table import shared_table, table
+
+RIGHT: list[type[Recipe]] = []
+
+
+def right(port: type[Recipe]) -> type[Recipe]:
+    RIGHT.append(port)
+    return port
+
+
+@right
+class OnlyDouble(Port):
+    """A framework that has float64 and nothing else."""
+
+    dtypes = ("float64",)
+
+    def validate(self, x: Array, s: Settings) -> None:
+        super().validate(x, s)
+        if x.dtype != np.float64:
+            raise TypeError(f"x: expected float64. Received: {x.dtype}")
+
+
+@right
+class OnlySingle(Port):
+    """A framework that has float32 and nothing else."""
+
+    dtypes = ("float32",)
+
+    def validate(self, x: Array, s: Settings) -> None:
+        super().validate(x, s)
+        if x.dtype != np.float32:
+            raise TypeError(f"x: expected float32. Received: {x.dtype}")
+
+
+@right
+class OnlyHalf(Port):
+    """A framework that has float16 and nothing else."""
+
+    dtypes = ("float16",)
+
+    def validate(self, x: Array, s: Settings) -> None:
+        super().validate(x, s)
+        if x.dtype != np.float16:
+            raise TypeError(f"x: expected float16. Received: {x.dtype}")
+
+
+@right
+class Lists(OnlyDouble):
+    """Numbers are kept in lists, as Python has them; an adapter makes arrays of them again."""
+
+    def forward(self, x: Array, c: Array) -> Array:
+        c = np.broadcast_to(c, x.shape)
+        pairs = zip(x.reshape(-1).tolist(), c.reshape(-1).tolist(), strict=True)
+        return np.array([one * by for one, by in pairs], x.dtype).reshape(x.shape)
+
+
+@right
+class TwoGammasInLogarithms(Recipe):
+    """p = g/(g + h) of two gamma variates that cannot underflow, since only logarithms are kept."""
+
+    def p(self, s: Settings, shape: Shape, rng: RNG) -> Array:
+        if math.isinf(s.alpha):
+            return super().p(s, shape, rng)
+        g, h = (self.log_gamma(a, shape, rng) for a in (s.alpha, self.beta(s)))
+        with np.errstate(over="ignore"):
+            return np.asarray(1 / (1 + np.exp(h - g)))
+
+    @staticmethod
+    def log_gamma(a: float, shape: Shape, rng: RNG) -> Array:
+        # A gamma variate of a is one of a + 1 times the a-th root of a uniform one.
+        return np.log(rng.standard_gamma(a + 1, shape)) - rng.exponential(size=shape) / a
+
+
+@right
+class SinglePrecisionRecipe(Recipe):
+    """The paper's recipe with p, mask and size in float32."""
+
+    def p(self, s: Settings, shape: Shape, rng: RNG) -> Array:
+        return np.asarray(super().p(s, shape, rng), np.float32)
+
+
+@right
+class InverseLaw(Port):
+    """One uniform number a unit, and the quantile function of the law."""
+
+    def coefficients(
+        self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG
+    ) -> Array:
+        if p_shape is not None:
+            return super().coefficients(s, mask_shape, p_shape, rng)
+        quantiles = s.law.ppf((np.arange(2**18) + 0.5) / 2**18)
+        return quantiles[rng.integers(2**18, size=mask_shape)]
+
+
+@right
+class SeedForEachCall(Port):
+    """A layer seeds each of its calls anew, from its seed and the number of the call."""
+
+    def calls(self, x: Array, *, count: int, seed: int, **settings: Any) -> list[Array]:
+        s = Settings(**settings)
+        sources = [np.random.default_rng([seed, call]) for call in range(count)]
+        return [self.step(x, x, s, rng)[0] for rng in sources]
+
+
+@right
+class NoGradients(Port):
+    """A framework for inference: no `grad`, no `calls`."""
+
+    grad = None  # type: ignore[assignment]
+    calls = None  # type: ignore[assignment]
+
+
+@right
+class GradientByParts(Recipe):
+    """Automatic differentiation: the gradient is rounded in another order than the output."""
+
+    def forward(self, x: Array, c: Array) -> Array:
+        return (x * c.astype(np.float32)).astype(x.dtype)
+
+    def backward(self, upstream: Array, c: Array, s: Settings, shapes: Any, rng: RNG) -> Array:
+        third = np.float32(1 / 3)
+        return ((upstream * third) * (c.astype(np.float32) * np.float32(3))).astype(upstream.dtype)
+
+
+@right
+class ZeroForWhatIsDropped(Port):
+    """A dropped inf or NaN is 0, as in some frameworks."""
+
+    def forward(self, x: Array, c: Array) -> Array:
+        return np.where(c == 0, 0, x * np.where(c == 0, 1, c)).astype(x.dtype)
+
+
+@right
+class AnotherStream(Port):
+    """Bits from another generator, eight bits at a time."""
+
+    def cells(self, s: Settings, shape: Shape, rng: RNG) -> Array:
+        raw = rng.bytes(2 * math.prod(shape))
+        return np.frombuffer(raw, np.uint16).reshape(shape)
+
+    def source(self, seed: int) -> RNG:
+        return np.random.Generator(np.random.Philox(seed))
+
+
+@right
+class TablesByHand(Recipe):
+    """The two tables, read as the guide reads them."""
+
+    def coefficients(
+        self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG
+    ) -> Array:
+        if p_shape is None:
+            drawn = table(s.law)
+            row = int(rng.integers(LEVELS) < drawn.threshold)
+            return drawn.values[row, rng.integers(2**16, size=mask_shape)]
+        shared = shared_table(s.law)
+        cell = rng.integers(2**16, size=p_shape)
+        keep = rng.integers(LEVELS, size=mask_shape) < shared.keep_below[cell]
+        return np.where(keep, shared.values[cell], np.float32(0))
