@@ -152,8 +152,11 @@ def gpu(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def docs(session: nox.Session) -> None:
-    """Test the explorer in a real browser (Debian: apt-get install chromium chromium-driver)."""
+    """Build the site, and test it in a real browser (Debian: chromium and chromium-driver)."""
     install(session, "test", "docs")
+    # Warnings are errors. The tutorials are run, and shown with what they print and draw.
+    build = ("-W", "--keep-going", "-d", "docs/_build/trees", "docs", "docs/_build/site")
+    session.run("python", "-m", "sphinx", *build, env=ONE_THREAD)
     session.run("pytest", "--backend", "docs", *(session.posargs or ("tests/docs",)))
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from examples.backends import first_installed
+from examples.comparison import conditions
 from examples.progress import watch
 from examples.records import collect
 from examples.run import train, train_together
 from examples.settings import Settings
-from examples.statistics import conditions
 
 __all__ = ["demo"]
 

@@ -12,9 +12,9 @@ from scipy import stats
 from examples import summaries, words
 from examples.claims import CLAIMS, Claim, Quantity, Who
 from examples.claims import who as who_is
+from examples.comparison import Condition, rank_sum
 from examples.records import Record
 from examples.settings import Settings
-from examples.statistics import Condition, rank_sum
 
 __all__ = ["LEAST", "RUNS", "Found", "Judgement", "judge", "values"]
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from examples import words
 from examples.claims import Quantity, Who, who
+from examples.comparison import Condition, all_measures, dropout_of, qsd_of, quartiles
 from examples.judgement import Found, values
 from examples.markdown import table
-from examples.statistics import Condition, all_measures, dropout_of, qsd_of, quartiles
 
 __all__ = ["left_open"]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from examples import words
 from examples.claims import Who, who
+from examples.comparison import Condition, all_measures, conditions, dropout_of, quartiles
 from examples.experiments import EXPERIMENTS, Experiment
 from examples.judgement import LEAST, RUNS, Found, Judgement, judge
 from examples.left_open import left_open
 from examples.markdown import cell, table
 from examples.records import Records, under_way
-from examples.statistics import Condition, all_measures, conditions, dropout_of, quartiles
 
 __all__ = ["page"]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from examples import figures, tables, words
+from examples.comparison import conditions
 from examples.experiments import EXPERIMENTS, experiment
 from examples.markdown import cell, table
 from examples.page import page
 from examples.records import Records, collect
 from examples.sparse import TOTALS, VIEWS
-from examples.statistics import conditions
 from quantal._errors import wrong_value
 
 __all__ = ["compare", "report", "write_page"]

@@ -11,10 +11,10 @@ import numpy as np
 
 from examples import words
 from examples.claims import ABLATION_Z, CLAIMS, who
+from examples.comparison import Condition, all_measures, dropout_of, qsd_of, quartiles
 from examples.experiments import SPARSER, experiment
 from examples.settings import Settings
 from examples.sparse import TOTALS, VIEWS
-from examples.statistics import Condition, all_measures, dropout_of, qsd_of, quartiles
 from examples.summaries import load
 
 __all__ = ["results", "sparse"]

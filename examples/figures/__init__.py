@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from pathlib import Path
 
+from examples.comparison import Condition, conditions, measures
 from examples.figures import theory
 from examples.figures.paper import FIGURES, learning
 from examples.figures.style import Row, compose, save
 from examples.records import Record, collect, under_way
 from examples.settings import Settings
-from examples.statistics import Condition, conditions, measures
 from quantal._errors import wrong_value
 
 __all__ = ["comparison", "draw", "of_experiments"]

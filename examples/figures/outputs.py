@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from examples import words
+from examples.comparison import Condition
 from examples.figures.panels import Panel, boxes, called
 from examples.figures.style import looks
-from examples.statistics import Condition
 from examples.summaries import load
 
 if TYPE_CHECKING:

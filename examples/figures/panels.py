@@ -10,8 +10,8 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from examples import words
+from examples.comparison import Condition, quartiles
 from examples.figures.style import PAPER, Look, logarithmic, looks
-from examples.statistics import Condition, quartiles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from examples.comparison import Condition, measures
 from examples.figures import outputs, panels
 from examples.figures.style import Row, looks
 from examples.sparse import VIEWS
-from examples.statistics import Condition, measures
 
 __all__ = ["FIGURES", "learning"]
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from examples import words
-from examples.statistics import Condition
+from examples.comparison import Condition
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

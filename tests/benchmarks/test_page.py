@@ -120,9 +120,17 @@ def test_no_results_are_an_error(tmp_path):
 
 
 def test_the_table_goes_between_the_markers_of_the_readme(tmp_path):
-    torch(row(0.41), row(1.1, size=layers.SMALL))["torch"].write(tmp_path)
+    rows = [row(0.41), row(1.1, size=layers.SMALL), row(0.6, group="default")]
+    torch(*rows)["torch"].write(tmp_path)
+    steps = [
+        Row({"framework": "jax", "experiment": name, "candidate": "qsd"}, {"ratio": value})
+        for name, value in (("a", 1.0), ("b", 1.2), ("c", 0.9))
+    ]
+    Result("training", HEADER, steps).write(tmp_path)
     made = readme.table(tmp_path)
-    assert "| PyTorch, eager | 0.41 | 1.10 | `nox -s bench -- torch` |" in made
+    line = "| PyTorch, eager | 0.60 | not measured | 0.41 | 1.10 | `nox -s bench -- torch` |"
+    assert line in made
+    assert "| JAX | 0.90 | 1.20 | `nox -s bench -- training` |" in made
     text = (ROOT / "README.md").read_text()
     once = readme.put(text, made)
     assert made in once

@@ -2,13 +2,18 @@
 
 import doctest
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", *sorted((DOCS / "tutorials").glob("*.md"))]
+FIGURES = sorted((DOCS / "figures").glob("*.svg"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -23,11 +28,91 @@ def test_examples_of_the_page_run(page):
     assert runner.run(found).failed == 0
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def without_code(page):
+    return re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
+
+
+def anchors(page):
+    """The anchors of a page's headings, as GitHub and the site make them."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    seen = []
+    for heading in re.findall(r"^#+ (.*)$", text, re.M):
+        heading = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)  # a link is its text
+        words = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        seen.append(words if words not in seen else f"{words}-{seen.count(words)}")
+    return seen
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.name)
 def test_links_of_the_page_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
-        if not target.startswith("http"):
-            assert (page.parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", without_code(page)):
+        if target.startswith(("http:", "https:")):
+            continue
+        there = page.parent / target if target else page
+        assert there.exists(), target
+        if anchor:
+            assert anchor in anchors(there), f"{target}#{anchor}"
+
+
+def test_every_page_is_in_the_list_of_the_site():
+    listed = re.findall(r"```\{toctree\}\n(.*?)```", (DOCS / "index.md").read_text(), re.DOTALL)
+    names = {line for block in listed for line in block.splitlines() if line and line[0] != ":"}
+    pages = {page.stem for page in DOCS.glob("*.md")} - {"index"}
+    assert pages <= names
+    assert names - pages - {"results"} == {"reference/index", "tutorials/index"}
+
+
+def test_the_oldest_and_the_tested_versions_are_as_the_page_says():
+    text = (ROOT / "pyproject.toml").read_text()
+    declared = dict(re.findall(r'"([\w-]+)>=([\d.]+)"', text))
+    declared["python"] = re.search(r'requires-python = ">=([\d.]+)"', text)[1]
+    tested = dict(re.findall(r"^([\w-]+)==(.*)$", (ROOT / "constraints.txt").read_text(), re.M))
+    packages = {"PyTorch": "torch", "Haiku": "dm-haiku"}
+    rows = re.findall(
+        r"^\| (\w+) \| ([\d.]*) \| ([\d.]+) \|$", (DOCS / "versions.md").read_text(), re.M
+    )
+    assert len(rows) >= 10
+    for name, oldest, newest in rows:
+        package = packages.get(name, name.lower())
+        if oldest:
+            assert declared[package] == oldest, name
+        if name != "Python":
+            assert tested.get(package, tested.get(f"{package}_cpu")) == newest, name
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.name)
+def test_sessions_that_the_page_names_are_there(page):
+    there = set(re.findall(r"^def (\w+)\(session", (ROOT / "noxfile.py").read_text(), re.M))
+    named = re.findall(r"nox -s (\w+)", page.read_text())
+    assert set(named) <= there
+
+
+def contrast(one, other):
+    """The contrast of two colours, by WCAG's formula."""
+
+    def luminance(colour):
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return sum(w * v for w, v in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
+def test_a_figure_can_be_read_on_white_and_on_black(figure):
+    colours = set(re.findall(r"(?:stroke|fill): (#\w{6})", figure.read_text()))
+    assert colours
+    for colour in colours:
+        assert min(contrast(colour, ground) for ground in ("#ffffff", "#131416")) > 3, colour
+
+
+def test_figures_are_those_that_the_script_draws(tmp_path):
+    pytest.importorskip("matplotlib")
+    subprocess.run([sys.executable, DOCS / "figures" / "draw.py", tmp_path], check=True)
+    assert {f.name for f in tmp_path.iterdir()} == {f.name for f in FIGURES}
+    for figure in FIGURES:
+        assert (tmp_path / figure.name).read_text() == figure.read_text(), figure.name
 
 
 @pytest.mark.parametrize(

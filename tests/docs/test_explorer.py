@@ -1,16 +1,11 @@
 """The explorer in a real browser: its numbers are those of `Dilution`, its masks those of a key."""
 
-import functools
-import http.server
 import math
-import shutil
-import threading
 from pathlib import Path
 from urllib.parse import urlencode
 
 import numpy as np
 import pytest
-from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
@@ -37,20 +32,6 @@ LAWS = [
     {"rate": 0.3, "alpha": 2.0, "unit_mean": True},
     {"rate": 0.7, "alpha": 0.5, "vary": "q", "unit_mean": True},
 ]
-
-
-@pytest.fixture(scope="module")
-def driver():
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or shutil.which("google-chrome") or ""
-    for flag in ("headless", "no-sandbox", "disable-gpu", "disable-background-networking"):
-        options.add_argument(f"--{flag}")
-    options.add_argument("--window-size=1280,1600")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))
-    browser = webdriver.Chrome(options=options, service=service)
-    yield browser
-    browser.quit()
 
 
 def link(**settings):
@@ -270,19 +251,11 @@ def test_text_can_be_read_in_both_schemes(page, scheme):
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
-def test_it_asks_no_other_server_for_anything(driver):
-    handler = functools.partial(_Recording, directory=PAGE.parent)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        driver.get(f"http://127.0.0.1:{server.server_port}/index.html")
+def test_it_asks_no_other_server_for_anything(driver, served):
+    with served(PAGE.parent) as address:
+        driver.get(f"{address}/index.html")
         asked = driver.execute_script(
             "return performance.getEntriesByType('resource').map(entry => entry.name)"
         )
-        server.shutdown()
     assert len(asked) >= 5
-    assert all(name.startswith(f"http://127.0.0.1:{server.server_port}/") for name in asked)
-
-
-class _Recording(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
+    assert all(name.startswith(f"{address}/") for name in asked)

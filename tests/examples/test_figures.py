@@ -12,12 +12,12 @@ from synthetic import grid, write
 
 import quantal
 from examples import figures, sparse, summaries
+from examples.comparison import conditions, quartiles
 from examples.figures import comparison, draw, theory
 from examples.figures.paper import FIGURES, learning
 from examples.figures.style import PAPER, compose, looks
 from examples.records import collect
 from examples.settings import Settings
-from examples.statistics import conditions, quartiles
 
 ALL = {"figure-1", "figure-A1", *FIGURES}
 

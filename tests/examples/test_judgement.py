@@ -10,11 +10,11 @@ import pytest
 
 from examples import summaries
 from examples.claims import CLAIMS, Claim, Quantity, Who
+from examples.comparison import conditions
 from examples.experiments import EXPERIMENTS
 from examples.judgement import judge
 from examples.records import Record
 from examples.settings import Settings
-from examples.statistics import conditions
 
 QSD, DROPOUT = Who("qsd", 0.2, 0.2), Who("dropout", 0.2)
 COST = Quantity("test_cost")

@@ -11,11 +11,11 @@ from synthetic import grid, write
 
 from examples import figures, sparse, summaries
 from examples.__main__ import main
+from examples.comparison import conditions
 from examples.export import export
 from examples.records import collect, under_way
 from examples.report import report, write_page
 from examples.settings import Settings
-from examples.statistics import conditions
 
 BASE = Settings("mnist-mlp", "jax", epochs=3)
 

@@ -12,10 +12,10 @@ import synthetic
 from synthetic import grid, write
 
 from examples import figures, sparse
+from examples.comparison import conditions, qsd_of
 from examples.records import collect
 from examples.report import compare, report
 from examples.settings import Settings
-from examples.statistics import conditions, qsd_of
 
 DRAW = figures.draw
 

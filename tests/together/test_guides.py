@@ -1,49 +1,38 @@
-"""The code in the guides runs."""
+"""The code on every page runs: as it stands, from top to bottom, with nothing taken for granted."""
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import pytest
-import torch
-from flax import nnx
-
-import quantal
 
 ROOT = Path(__file__).parents[2]
-
-# What a page takes for granted: the reader's own imports and variables.
-READERS = {
-    "README.md": {
-        "model": torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.Dropout(0.5)), "x": torch.ones(3, 4),
-    },
-    "docs/torch.md": {
-        "torch": torch, "nn": torch.nn, "quantal": quantal,
-        "x": torch.ones(3, 4), "step": 1, "seed": 0, "rank": 1,
-    },
-    "docs/monte-carlo.md": {},
-    "docs/keras.md": {},
-    "docs/jax.md": {
-        "eqx": eqx, "jnp": jnp, "rngs": nnx.Rngs(0), "x": jnp.ones((3, 4)), "key": jax.random.key(0),
-    },
-}  # fmt: skip
+# A comment before a block may name a package that it needs beside the frameworks.
+BLOCK = re.compile(r"(?:<!-- needs: (\w+) -->\n\n)?```python\n(.*?)```", re.DOTALL)
+APART = {
+    "conformance.md",  # tests/conformance/test_guide.py writes its files, and judges them
+}
 
 
-@pytest.mark.parametrize("page", READERS)
+def blocks(page):
+    """The blocks that are not interactive; those are tested with what they print."""
+    return [found for found in BLOCK.findall(page.read_text()) if ">>> " not in found[1]]
+
+
+PAGES = [
+    page
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    if page.name not in APART and blocks(page)
+]
+
+
+def test_pages_are_found():
+    assert {"README.md", "torch.md", "keras.md", "jax.md", "recipes.md"} <= {p.name for p in PAGES}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_code_of_the_page_runs(page):
-    found = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
-    blocks = [block for block in found if ">>> " not in block]  # those are tested as they print
-    assert blocks
-    names = dict(READERS[page])
-    for block in blocks:
-        exec(compile(block, page, "exec"), names)
-
-
-def test_the_guide_to_torch_trains_what_it_builds():
-    names = dict(READERS["docs/torch.md"])
-    block = re.search(r"```python\n(.*?)```", (ROOT / "docs/torch.md").read_text(), re.DOTALL)
-    exec(block[1], names)
-    names["model"](torch.ones(2, 784)).sum().backward()
-    assert all(p.grad is not None for p in names["model"].parameters())
+    names = {"__name__": page.stem}
+    for needed, block in blocks(page):
+        if not needed or find_spec(needed):
+            exec(compile(block, str(page), "exec"), names)

@@ -9,10 +9,10 @@ import pytest
 from scipy import stats
 from synthetic import write
 
+from examples.comparison import Condition, conditions, dropout_of, measures, quartiles
 from examples.experiments import EXPERIMENTS
 from examples.records import Record, collect
 from examples.settings import Settings
-from examples.statistics import Condition, conditions, dropout_of, measures, quartiles
 
 
 def a_condition(*costs, first=0, **settings):
