@@ -19,9 +19,8 @@ def numpy(x):
 
 
 def hide(function):
-    """Keep a function from being found by reading: it is looked up as the program runs."""
-    table = {"f": function}
-    return lambda *args, **kwargs: table[sorted(table)[0]](*args, **kwargs)
+    """Keep a function from being found by reading: what calls it has no source."""
+    return eval("lambda *args, **kwargs: hidden(*args, **kwargs)", {"hidden": function})
 
 
 SEEDS = keras.random.SeedGenerator(1)
@@ -142,7 +141,7 @@ def state(model):
 def test_all_is_as_before(how):
     keras.utils.set_random_seed(0)
     model = keras.Sequential(
-        [MODELS["functional"](), MODELS["sequential"](), Hidden(hide(by_hand))]
+        [MODELS["functional"](), layers.Dense(4), MODELS["sequential"](), Hidden(hide(by_hand))]
     )
     convert(model, 2.0, include="*/dropout*", strict=False)
     x = example(model.layers[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -117,8 +118,10 @@ def _unchanged(model: Any) -> Iterator[None]:
 
 def _draws_otherwise(mask: NativeMask) -> bool:
     """Return whether a layer of Keras's own draws that drops nothing, such as RandomFlip."""
-    inside = [frame for frame in mask.frames if frame.file.startswith(str(_LAYERS))]
-    return bool(inside) and not inside[0].file.startswith(_DROPPING)
+    own = itertools.takewhile(lambda frame: in_package(frame, *_LIBRARIES), mask.frames)
+    # Not the base class, through which every layer is called.
+    inside = [frame.file for frame in own if Path(frame.file).parent.parent == _LAYERS]
+    return bool(inside) and not inside[0].startswith(_DROPPING)
 
 
 def _functions(mask: NativeMask) -> set[tuple[str, str]]:
@@ -138,7 +141,8 @@ def _site(mask: NativeMask) -> Site:
     for frame in mask.frames:
         if frame.file == __file__:  # which began it all
             break
-        if not in_package(frame, *_LIBRARIES):
+        # Code that was a string has no file: it is known by the line that ran it.
+        if not (in_package(frame, *_LIBRARIES) or frame.file.startswith("<")):
             where = f"{Path(frame.file).name}:{frame.line}"
             reason = f"it draws a mask of its own in {frame.function}, {where}"
             return Site(where, _kind(inside), mask.rate, unreached=reason)
