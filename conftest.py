@@ -99,6 +99,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Leave out what cannot be imported here."""
     if not collection_path.is_relative_to(ROOT):
         return None
-    relative = collection_path.relative_to(ROOT).as_posix()
-    wanting = any(fnmatch(relative, path) and missing(path) for path in NEEDS)
+    relative = collection_path.relative_to(ROOT)
+    # Also by its folders: pytest does not ask about one that is named on its command line.
+    names = [each.as_posix() for each in (relative, *relative.parents)]
+    wanting = any(fnmatch(name, path) and missing(path) for name in names for path in NEEDS)
     return True if wanting else None
