@@ -145,7 +145,7 @@ class NaNCalls(Recipe):
         (RaisesWithoutWords, "determinism", "AssertionError"),
         (WrongShape, "mean", "expected the shape"),
         (NotArrays, "mean", "expected a NumPy array, received list"),
-        (NaNCalls, "calls-independent", "no finite units"),
+        (NaNCalls, "calls-independent", "coefficients that are not finite"),
     ],
 )
 def test_what_is_no_adapter_fails_and_says_why(mutant, check: str, words: str) -> None:
