@@ -6,6 +6,7 @@ So hooks, weights, mode, and every reference to the module stay as they are.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -13,11 +14,14 @@ import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import nn
 
 from quantal.dilution import Dilution
+from quantal.torch._classes import class_beneath, put_class, rebind
 from quantal.torch._layers import QSD, DilutionLayer
-from quantal.torch._reroute import ROUTES, Rerouting, Route
+from quantal.torch._reroute import ANY, ROUTES, Route
+from quantal.torch._running import rerouted_methods
 from quantal.torch._spatial import QSD1d, QSD2d, QSD3d
+from quantal.torch._unlisted import Inventory
 
-__all__ = ["Change", "Rerouted", "layer_change", "reroute", "restore", "to_qsd"]
+__all__ = ["Change", "Rerouted", "layer_change", "reroute", "reroute_all", "restore", "to_qsd"]
 
 
 class Change(NamedTuple):
@@ -30,10 +34,13 @@ class Change(NamedTuple):
     layer : type or None
         The QSD layer that the module becomes. If it is None, the module keeps its class, and calls
         of the function in its code are rerouted.
+    rate : float or None
+        The rate of a call that was seen in a run only; None if it was found otherwise.
     """
 
     route: Route
     layer: type[DilutionLayer] | None = None
+    rate: float | None = None
 
 
 _LAYERS: dict[type[nn.Module], Change] = {
@@ -47,9 +54,16 @@ _LAYERS: dict[type[nn.Module], Change] = {
 def layer_change(module: nn.Module) -> Change | None:
     """Return how a layer of dropout becomes QSD; None if it does not work as torch's own do."""
     for native, change in _LAYERS.items():
-        if isinstance(module, native) and type(module).forward is native.forward:
-            return change
+        if isinstance(module, native) and type(module).forward in _forwards(native):
+            # Where something hides what the layer of QSD would be read or called by, it stays.
+            plain = "p" in vars(module) and "forward" not in vars(module)
+            return change if plain else change._replace(layer=None)
     return None
+
+
+def _forwards(native: Any) -> tuple[Any, ...]:
+    """Return the ``forward`` of a layer of torch's, and the same if it is rerouted."""
+    return native.forward, _rerouted(native).forward
 
 
 def to_qsd(
@@ -58,66 +72,99 @@ def to_qsd(
     """Turn a layer of dropout into one of QSD, with its tables on a device."""
     made = layer(law.rate, law.alpha).to(device)
     state = module.__dict__
+    native: Any = class_beneath(module)
+    kind: Any = layer
+    put_class(module, native, kind if native in _LAYERS else _diluting(native, kind))
     del state["p"]  # a property from now on
     added = {name: value for name, value in made.__dict__.items() if name not in state}
-    state |= added | {"_native": type(module), "_added": ("_native", "_added", *added)}
-    module.__class__ = layer
+    state |= added | {"_native": native, "_added": ("_native", "_added", *added)}
 
 
 class Rerouted(nn.Module):
     """What a module gains whose own code drops units: QSD in training, and nothing else."""
 
-    _native: ClassVar[type[nn.Module]]
+    _qsd_native: ClassVar[type[nn.Module]]
     _qsd_alphas: dict[str, float]  # by the name of the route of each function in its code
+    _qsd_found: dict[str, tuple[str, float]]  # of those seen in a run only: as written, and rate
+    _qsd_inventory: Inventory
 
     def extra_repr(self) -> str:
         """Return that of the module, and alpha."""
-        alphas = (f"alpha={alpha}" for alpha in dict.fromkeys(self._qsd_alphas.values()))
-        return ", ".join(filter(None, [super().extra_repr(), *alphas]))
+        alphas = dict.fromkeys(a for name, a in self._qsd_alphas.items() if name != ANY)
+        shown = (f"alpha={alpha}" for alpha in alphas)
+        return ", ".join(filter(None, [super().extra_repr(), *shown]))
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         # The class cannot be found by its name, but made again.
-        return _empty, (self._native,), self.__getstate__()
+        return _empty, (_rerouted, self._qsd_native), self.__getstate__()
 
 
-def reroute(module: Any, route: Route, alpha: float) -> None:
+def reroute(module: Any, change: Change, alpha: float) -> None:
     """Turn a module into one whose own code draws QSD where it calls a function of torch."""
+    name = change.route.name
+    _make_rerouted(module)
+    module._qsd_alphas[name] = alpha
+    if change.rate is not None:
+        module._qsd_found[name] = (change.route.written, change.rate)
+
+
+def reroute_all(module: Any, alpha: float) -> None:
+    """Turn a module into one whose code draws QSD wherever it is found to drop units.
+
+    If alpha is NaN, it goes on to drop them, with a warning.
+    """
+    _make_rerouted(module)
+    module._qsd_alphas[ANY] = alpha
+
+
+def _make_rerouted(module: Any) -> None:
     if not isinstance(module, Rerouted):
-        native: Any = type(module)
-        module.__class__ = _rerouted(native)
-        module._qsd_alphas = {}
-    module._qsd_alphas[route.name] = alpha
+        native: Any = class_beneath(module)
+        put_class(module, native, _rerouted(native))
+        module._qsd_alphas, module._qsd_found = {}, {}
+        module._qsd_inventory = Inventory(module)
 
 
 def restore(module: Any) -> None:
-    """Undo `to_qsd` and `reroute`; leave any other module alone."""
+    """Undo `to_qsd`, `reroute` and `reroute_all`; leave any other module alone."""
     own: Any = module  # to which type checkers give the class that it has now
     if isinstance(module, Rerouted):
-        own.__class__ = own._native
-        del own._qsd_alphas
-    elif isinstance(module, DilutionLayer) and module._native is not None:
+        made: Any = next(cls for cls in type(own).__mro__ if "_qsd_native" in vars(cls))
+        put_class(own, made, made._qsd_native)
+        del own._qsd_alphas, own._qsd_found, own._qsd_inventory
+    if isinstance(module, DilutionLayer) and module._native is not None:
         rate, native = own.p, own._native
+        layers = [change.layer for change in _LAYERS.values()]
+        made = next(cls for cls in type(own).__mro__ if "_diluted" in vars(cls) or cls in layers)
         for name in own._added:
             del own.__dict__[name]
-        own.__class__ = native
+        put_class(own, made, native)
+        rebind(own, made.forward, native.forward)
         own.p = rate
 
 
 @functools.cache
 def _rerouted(cls: type[nn.Module]) -> type[nn.Module]:
     """Return the class of a module with QSD in its own code: it goes by the same name."""
-
-    @functools.wraps(cls.forward)
-    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not self.training:
-            return cls.forward(self, *args, **kwargs)
-        with Rerouting(self._qsd_alphas):
-            return cls.forward(self, *args, **kwargs)
-
-    same = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
-    return type(cls.__name__, (Rerouted, cls), {"forward": forward, "_native": cls, **same})
+    methods = rerouted_methods(cls)
+    return type(cls.__name__, (Rerouted, cls), {**methods, "_qsd_native": cls, **_same_name(cls)})
 
 
-def _empty(cls: Any) -> nn.Module:
-    made: Any = _rerouted(cls)
+@functools.cache
+def _diluting(cls: Any, layer: Any) -> type[nn.Module]:
+    """Return the class of a QSD layer that keeps the methods of a subclass of dropout."""
+
+    def reduce(self: Any, protocol: Any) -> tuple[Any, ...]:
+        return _empty, (_diluting, cls, layer), self.__getstate__()
+
+    own = {"__reduce_ex__": reduce, "_diluted": cls, **_same_name(cls)}
+    return type(cls.__name__, (layer, cls), own)
+
+
+def _same_name(cls: type) -> dict[str, Any]:
+    return {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
+
+
+def _empty(make: Callable[..., Any], *classes: Any) -> nn.Module:
+    made: Any = make(*classes)
     return made.__new__(made)
