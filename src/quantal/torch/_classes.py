@@ -63,7 +63,8 @@ def rebind(module: nn.Module, old: Callable[..., Any], new: Callable[..., Any]) 
 
     for name, value in list(vars(module).items()):
         vars(module)[name] = replaced(value)
-        function = getattr(value, "func", value)  # of a functools.partial
+        # The function of a method, or of a functools.partial.
+        function = getattr(value, "__func__", getattr(value, "func", value))
         for cell in (function.__closure__ or ()) if isinstance(function, FunctionType) else ():
             _replace_in(cell, replaced)
 

@@ -42,7 +42,8 @@ class MaskWatch(TorchDispatchMode):
                 **dict.fromkeys(("gt", "ge"), lambda inputs: _number(inputs, 1)),
                 **dict.fromkeys(("lt", "le"), lambda inputs: 1 - _number(inputs, 1)),
                 **dict.fromkeys(("floor", "floor_", "round"), lambda _: math.nan),
-                **dict.fromkeys(_BERNOULLI, lambda inputs: 1 - _number(inputs, 1)),
+                "bernoulli": lambda inputs: 1 - _number(inputs, 1),
+                "bernoulli_": lambda inputs: 1 - _number([*inputs, 0.5], 1),  # the default
                 **dict.fromkeys(_DROPOUT, lambda inputs: _number(inputs, 1)),
                 "dropout": lambda inputs: _number(inputs, 0),
             },

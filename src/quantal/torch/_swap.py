@@ -5,8 +5,11 @@ So hooks, weights, mode, and every reference to the module stay as they are.
 
 from __future__ import annotations
 
+import copy
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -54,16 +57,11 @@ _LAYERS: dict[type[nn.Module], Change] = {
 def layer_change(module: nn.Module) -> Change | None:
     """Return how a layer of dropout becomes QSD; None if it does not work as torch's own do."""
     for native, change in _LAYERS.items():
-        if isinstance(module, native) and type(module).forward in _forwards(native):
+        if isinstance(module, native) and inspect.unwrap(type(module).forward) is native.forward:
             # Where something hides what the layer of QSD would be read or called by, it stays.
             plain = "p" in vars(module) and "forward" not in vars(module)
             return change if plain else change._replace(layer=None)
     return None
-
-
-def _forwards(native: Any) -> tuple[Any, ...]:
-    """Return the ``forward`` of a layer of torch's, and the same if it is rerouted."""
-    return native.forward, _rerouted(native).forward
 
 
 def to_qsd(
@@ -95,8 +93,16 @@ class Rerouted(nn.Module):
         return ", ".join(filter(None, [super().extra_repr(), *shown]))
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        # The class cannot be found by its name, but made again.
-        return _empty, (_rerouted, self._qsd_native), self.__getstate__()
+        native: Any = self._qsd_native
+        if native.__reduce__ is object.__reduce__:
+            # The class cannot be found by its name, but made again.
+            return _empty, (_rerouted, native), self.__getstate__()
+        with _as_native(self):  # which knows how, as a GraphModule does
+            make, args = self.__reduce_ex__(protocol)[:2]
+        return _rerouted_again, (make, args, self._qsd_kept())
+
+    def _qsd_kept(self) -> dict[str, Any]:
+        return {name: vars(self)[name] for name in _KEPT}
 
 
 def reroute(module: Any, change: Change, alpha: float) -> None:
@@ -117,6 +123,9 @@ def reroute_all(module: Any, alpha: float) -> None:
     module._qsd_alphas[ANY] = alpha
 
 
+_KEPT = ("_qsd_alphas", "_qsd_found", "_qsd_inventory")
+
+
 def _make_rerouted(module: Any) -> None:
     if not isinstance(module, Rerouted):
         native: Any = class_beneath(module)
@@ -129,9 +138,10 @@ def restore(module: Any) -> None:
     """Undo `to_qsd`, `reroute` and `reroute_all`; leave any other module alone."""
     own: Any = module  # to which type checkers give the class that it has now
     if isinstance(module, Rerouted):
-        made: Any = next(cls for cls in type(own).__mro__ if "_qsd_native" in vars(cls))
+        made = _made(own)
         put_class(own, made, made._qsd_native)
-        del own._qsd_alphas, own._qsd_found, own._qsd_inventory
+        for name in _KEPT:
+            del own.__dict__[name]
     if isinstance(module, DilutionLayer) and module._native is not None:
         rate, native = own.p, own._native
         layers = [change.layer for change in _LAYERS.values()]
@@ -146,8 +156,50 @@ def restore(module: Any) -> None:
 @functools.cache
 def _rerouted(cls: type[nn.Module]) -> type[nn.Module]:
     """Return the class of a module with QSD in its own code: it goes by the same name."""
-    methods = rerouted_methods(cls)
-    return type(cls.__name__, (Rerouted, cls), {**methods, "_qsd_native": cls, **_same_name(cls)})
+    own = {**rerouted_methods(cls), "_qsd_native": cls, **_same_name(cls)}
+    if hasattr(cls, "__deepcopy__"):
+        own["__deepcopy__"] = _deepcopy
+    if issubclass(cls, torch.fx.GraphModule):
+        own["recompile"] = _recompile
+    return type(cls.__name__, (Rerouted, cls), own)
+
+
+def _deepcopy(self: Any, memo: Any) -> Any:
+    """Copy as the class of the module does it."""
+    with _as_native(self):
+        copied = copy.deepcopy(self, memo)
+    return _rerouted_again(lambda: copied, (), copy.deepcopy(self._qsd_kept(), memo))
+
+
+def _recompile(self: Any) -> Any:
+    """Write the code of a graph anew, which puts it into the class of the module."""
+    with _as_native(self):
+        code = self.recompile()
+    made = _made(self)
+    made.forward = rerouted_methods(made._qsd_native)["forward"]
+    return code
+
+
+@contextmanager
+def _as_native(module: Any) -> Iterator[None]:
+    """Within it, a module has the class that it had."""
+    cls = type(module)
+    put_class(module, _made(module), module._qsd_native)
+    try:
+        yield
+    finally:
+        module.__class__ = cls
+
+
+def _made(module: Any) -> Any:
+    return next(cls for cls in type(module).__mro__ if "_qsd_native" in vars(cls))
+
+
+def _rerouted_again(make: Callable[..., Any], args: Any, kept: dict[str, Any]) -> Any:
+    module = make(*args)
+    _make_rerouted(module)
+    vars(module).update(kept)
+    return module
 
 
 @functools.cache
