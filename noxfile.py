@@ -111,11 +111,30 @@ def tests(session: nox.Session) -> None:
         session.run("quantal", "conform", "--installed", "--report", "conformance.md")
 
 
-def _run_part(session: nox.Session, part: Part) -> None:
+@nox.session(default=False)
+def oldest(session: nox.Session) -> None:
+    """Test the lowest versions that pyproject.toml declares: nox -s oldest, or -- torch.
+
+    PyTorch's old wheels bring gigabytes for GPUs, so its part is done only if it is asked for.
+    """
+    wanted = session.posargs or ("core", "jax")
+    frameworks = {name for part in wanted for name in PARTS[part].sees}
+    optional = PROJECT["project"]["optional-dependencies"]
+    declared = [*PROJECT["project"]["dependencies"]]
+    declared += [line for name in sorted(frameworks) for line in optional[name]]
+    lowest = [line.replace(">=", "==") for line in declared if not line.startswith("quantal[")]
+    tools = nox.project.dependency_groups(PROJECT, "test")
+    session.install("--no-compile", "-e", ".", *lowest, *tools)
+    for name in wanted:
+        # What old versions find deprecated in each other is not ours to mend.
+        _run_part(session, PARTS[name], "-W", "ignore::DeprecationWarning")
+
+
+def _run_part(session: nox.Session, part: Part, *options: str) -> None:
     hide = {"HIDE_PACKAGES": " ".join(FRAMEWORKS - part.sees), "PYTHONPATH": HIDE}
     asked = ("--backend", part.backend) if part.backend else ()
     session.run(
-        "pytest", "-n", "2", "--dist", "worksteal", *asked, *part.paths,
+        "pytest", "-n", "2", "--dist", "worksteal", *options, *asked, *part.paths,
         env=ONE_THREAD | hide | part.environment,
     )  # fmt: skip
 

@@ -108,11 +108,12 @@ def _jax(run: Run) -> Iterator[Step]:
     with at_work(run) as place:
         trainer = Trainer(run, place)
         state, keys, rate = trainer.begin(trainer.start(), 0)
-        batch = place.divided(_batch(run))
+        (portion,) = trainer.feed.portions([_batch(run)])
+        arguments = (portion.batches, portion.samples, np.int32(1), keys, rate)
 
         def step() -> None:
             nonlocal state
-            state, _ = jax.block_until_ready(trainer.steps.train(state, batch, keys, rate))
+            state, _ = jax.block_until_ready(trainer.steps.train(state, *arguments))
 
         yield step
 

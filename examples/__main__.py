@@ -226,7 +226,7 @@ def _parser() -> argparse.ArgumentParser:
     show = command("demo", _demo, "dropout and QSD on scikit-learn's digits, in a minute")
     show.add_argument("--backend", help="default: the first of jax, torch, keras that is there")
     show.add_argument("--out", type=Path, default=Path("demo"))
-    show.add_argument("--seeds", type=int, default=8)
+    show.add_argument("--seeds", type=int, default=16)
     show.add_argument("--epochs", type=int)
     return parser
 

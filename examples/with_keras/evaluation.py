@@ -27,7 +27,8 @@ def reader(model: Model, run: Run, places: int) -> Model:
         return model
     made = build(run, places)
     for own, other in zip(made.trainable_variables, model.trainable_variables, strict=True):
-        own.assign(other)
+        # A copy: on JAX, ``evaluate`` gives the memory of its variables away and takes it back.
+        own.assign(keras.ops.copy(other))
     made.compile(loss=model.loss)
     return made
 
@@ -62,11 +63,14 @@ def site_outputs(
         if isinstance(layer, keras.layers.BatchNormalization):
             layer.trainable = False
     inner = keras.Model(model.input, [place.output for place in measured(model)])
+    # Each a model of its own, whose ``predict`` is compiled: otherwise JAX compiles the loop of an
+    # LSTM again for every batch.
+    x = keras.Input(batch_shape=model.input.shape, dtype=model.input.dtype)
+    passes = {masks: keras.Model(x, inner(x, training=masks)) for masks in (False, True)}
 
     def outputs(inputs: Iterable[NDArray], masks: bool) -> Iterator[list[NDArray]]:
         reset_state(model)
-        for x in inputs:
-            found = inner(x, training=masks)
-            yield [keras.ops.convert_to_numpy(keras.ops.cast(y, "float32")) for y in found]
+        for batch in inputs:
+            yield [np.asarray(y, np.float32) for y in passes[masks].predict_on_batch(batch)]
 
     return outputs

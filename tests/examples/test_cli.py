@@ -159,6 +159,7 @@ def test_the_demo_compares_and_draws(capsys, tmp_path):
     said = capsys.readouterr().out
     assert "test cost (nats) dropout" in said
     assert "QSD α 0.2" in said
+    assert re.search(r"in [0-2] of 2 pairs \(signed-rank test: P = [\d.]+\)", said)
     assert (tmp_path / "digits.png").read_bytes().startswith(b"\x89PNG")
     assert len(list(tmp_path.rglob("result.json"))) == 4
 

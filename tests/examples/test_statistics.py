@@ -6,6 +6,7 @@ from math import inf, nan
 
 import numpy as np
 import pytest
+from scipy import stats
 from synthetic import write
 
 from examples.experiments import EXPERIMENTS
@@ -30,6 +31,25 @@ def test_the_papers_largest_z():
     assert test.p < 0.001
     assert test.matched == 8
     assert dropout.against(qsd, "test_cost").z == -test.z  # positive where the condition is lower
+
+
+def test_pairs_of_equal_seeds():
+    dropout = a_condition(1, 3, 5, 7, 100, inf, layer="dropout")
+    qsd = a_condition(2, 4, 9, 99, inf, 50, first=1)
+    # Seeds 1 to 5: 2 against 3, 4 against 5, 9 against 7, 99 against 100, and two that diverged.
+    lower, pairs, p = qsd.paired(dropout, "test_cost")
+    assert (lower, pairs) == (3, 5)
+    # Of the differences -1, -1, 2, -1, the larger rank is 4 and the smaller ones have 2 each.
+    assert p == pytest.approx(stats.wilcoxon([-1, -1, 2, -1]).pvalue)
+    assert qsd.paired(qsd, "test_cost") == (0, 6, 1.0)
+
+
+def test_pairs_see_what_the_spread_of_seeds_hides():
+    spread = np.arange(16) / 10
+    dropout = a_condition(*spread, layer="dropout")
+    qsd = a_condition(*(spread - 0.01 - np.arange(16) / 1e4))
+    assert qsd.against(dropout, "test_cost").p > 0.5
+    assert qsd.paired(dropout, "test_cost") == (16, 16, pytest.approx(2 / 2**16))
 
 
 def test_the_test_is_unpaired_and_counts_the_seeds_that_match():

@@ -131,7 +131,8 @@ def test_only_the_first_process_writes(tmp_path: Path) -> None:
 
 
 def test_batch_norm_sees_the_whole_batch_or_is_refused(tmp_path: Path) -> None:
-    model = build(narrow("cifar10-wrn"), lambda: nn.Identity())
+    experiment = narrow("cifar10-wrn")
+    model = build(experiment, [nn.Identity() for _ in experiment.sites])
     with pytest.raises(ValueError, match="devices: expected 1 on a CPU for a model with BatchNorm"):
         Team(torch.device("cpu"), 0, 2).normalised(model)
     before = weights.dump(model)
