@@ -12,7 +12,6 @@ import pytest
 import timm
 import torch
 import transformers
-from torch import nn
 from torch_porting import anatomy, evaluate, same, tensors
 
 from quantal.torch import convert, revert, sites
@@ -102,24 +101,6 @@ def of_timm(name, **options):
     return lambda: (timm.create_model(name, **made), {"x": IMAGES})
 
 
-class Recurrent(nn.Module):
-    def __init__(self, kind):
-        super().__init__()
-        self.embed, self.rnn = nn.Embedding(64, 8), kind(8, 8, 2, dropout=0.2, batch_first=True)
-
-    def forward(self, tokens):
-        return self.rnn(self.embed(tokens))[0]
-
-
-def recurrent(kind):
-    return lambda: (Recurrent(kind), {"tokens": TOKENS})
-
-
-def transformer():
-    series = TOKENS[..., None].expand(-1, -1, 16) / 16
-    return nn.Transformer(16, 2, 1, 1, 32, batch_first=True), {"src": series, "tgt": series}
-
-
 FAMILIES = {
     "bert": text("BertModel"),
     "bert, eager": text("BertModel", attn_implementation="eager"),
@@ -153,20 +134,11 @@ FAMILIES = {
     "swin, stochastic depth": pictures("SwinModel", num_heads=[2, 2], patch_size=2, drop_path_rate=0.5),
     "convnext": of_timm("convnext_atto"),
     "efficientnet": of_timm("efficientnet_lite0"),
-    "resnet, drop block": of_timm("resnet18", drop_block_rate=0.3),
-    "vit of timm": of_timm(
-        "vit_tiny_patch16_224", img_size=32, patch_size=8, embed_dim=16, depth=2, num_heads=2,
-        attn_drop_rate=0.1, proj_drop_rate=0.1,
-    ),
-    "lstm": recurrent(nn.LSTM),
-    "gru": recurrent(nn.GRU),
-    "transformer": transformer,
 }  # fmt: skip
 # What draws masks of its own there, by its class.
 NAMED = {
     "speecht5": "SpeechT5SpeechDecoderPrenet",
     "swin, stochastic depth": "SwinDropPath",
-    "resnet, drop block": "DropBlock2d",
 }
 
 
