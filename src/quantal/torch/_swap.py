@@ -145,7 +145,8 @@ def restore(module: Any) -> None:
     if isinstance(module, DilutionLayer) and module._native is not None:
         rate, native = own.p, own._native
         layers = [change.layer for change in _LAYERS.values()]
-        made = next(cls for cls in type(own).__mro__ if "_diluted" in vars(cls) or cls in layers)
+        classes: Any = type(own).__mro__
+        made = next(cls for cls in classes if "_diluted" in vars(cls) or cls in layers)
         for name in own._added:
             del own.__dict__[name]
         put_class(own, made, native)
