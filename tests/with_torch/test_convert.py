@@ -132,7 +132,8 @@ def test_another_law_is_named(kind):
 
 def test_a_subclass_is_swapped_unless_its_forward_is_its_own():
     class Named(nn.Dropout):
-        pass
+        def describe(self):
+            return f"drops {self.p}"
 
     class Twice(nn.Dropout):
         def forward(self, x):
@@ -143,7 +144,10 @@ def test_a_subclass_is_swapped_unless_its_forward_is_its_own():
             return x * torch.rand_like(x)
 
     model = convert(nn.Sequential(Named(0.5), Twice(0.5)), 1.0)
-    assert type(model[0]) is QSD
+    assert isinstance(model[0], QSD)
+    assert isinstance(model[0], Named)
+    assert model[0].describe() == "drops 0.5"
+    assert model[0](torch.ones(1000)).unique().numel() > 100
     assert isinstance(model[1], Twice)
     assert model[1](torch.ones(1000)).unique().numel() > 100
     assert [type(m) for m in revert(model)] == [Named, Twice]

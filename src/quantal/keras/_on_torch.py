@@ -10,9 +10,9 @@ import torch
 from quantal._watch import NativeMask
 from quantal.dilution import Dilution
 from quantal.keras._draw import NOTHING_SHARED, SharedAxes, Source
-from quantal.keras._torch_watch import native_masks
 from quantal.keys import Key
 from quantal.torch import dilute as torch_dilute
+from quantal.torch._native_masks import native_masks
 
 
 def make_tables(law: Dilution, shared: bool) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
-import torch
 from torch import nn
 
 from quantal._selection import Alpha, Pattern, Place, Selection
-from quantal.dilution import Dilution
-from quantal.torch._find_sites import check_model, places
-from quantal.torch._swap import Change, reroute, restore, to_qsd
+from quantal.torch._change import change_place, reroute_code_of_others, unless_it_fails
+from quantal.torch._find_sites import all_places, check_model
+from quantal.torch._swap import Change, restore
 
 __all__ = ["convert", "revert"]
 
@@ -26,13 +26,14 @@ def convert(
     include: Pattern = None,
     exclude: Pattern = None,
     strict: bool = True,
+    example: Any = None,
 ) -> Model:
     """Turn the dropout of a model into QSD of the same rates, in place.
 
     Layers of dropout become `QSD` layers. Recurrent layers, ``nn.MultiheadAttention`` and modules
-    that call ``F.dropout`` or ``F.scaled_dot_product_attention`` themselves keep their class and
-    draw QSD in training. In evaluation the model does exactly what it did, and its state_dict is
-    the same.
+    that call ``F.dropout`` or ``F.scaled_dot_product_attention`` themselves keep their name and
+    draw QSD in training. So does all other code of the model that is not torch's own, if nothing
+    is left out. In evaluation the model does exactly what it did, and its state_dict is the same.
 
     Parameters
     ----------
@@ -45,6 +46,11 @@ def convert(
     strict : bool
         Whether dropout that cannot be reached, or none at all, is an error; else it is a warning.
         A refused model is unchanged.
+    example : optional
+        The proof that nothing was missed: an input of the model, a tuple of positional arguments,
+        a mapping of named ones, or a function (of the model, or of nothing) that runs it as it is
+        trained. This training pass is watched; what draws in it is swapped, or named with its file
+        and line. Afterwards the model and all random states are as they were.
 
     Examples
     --------
@@ -55,15 +61,15 @@ def convert(
       (1): QSD(p=0.2, alpha=0.2, inplace=False)
     )
     """
+    selection = Selection(alpha, include, exclude, strict)
     why_not = functools.partial(_why_not, callable(alpha))
-    chosen = Selection(alpha, include, exclude, strict).choose(places(model), why_not)
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    for place, alpha_here in chosen:
-        change: Change = place.how
-        if change.layer is None:
-            reroute(place.module, change.route, alpha_here)
-        else:
-            to_qsd(place.module, change.layer, Dilution(place.site.rate, alpha_here), device)
+    chosen = selection.choose(all_places(model, example), why_not)
+    with unless_it_fails(model):
+        for place, alpha_here in chosen:
+            change_place(place, alpha_here, model)
+        if chosen and include is None and exclude is None:
+            rest = math.nan if callable(selection.alpha) else selection.alpha
+            reroute_code_of_others(model, rest)
     return model
 
 

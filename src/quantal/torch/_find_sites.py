@@ -20,16 +20,18 @@ from quantal.torch._reroute import ROUTES, Route
 from quantal.torch._source_scan import calls, new_scanner
 from quantal.torch._swap import Change, Rerouted, layer_change
 
-__all__ = ["check_model", "places", "sites"]
+__all__ = ["all_places", "check_model", "places", "sites"]
 
 
-def sites(model: nn.Module) -> Sites:
+def sites(model: nn.Module, *, example: Any = None) -> Sites:
     """List the places of a model where units are dropped, by dropout or by QSD.
 
     Parameters
     ----------
     model : nn.Module
         Any model. A module used in several places is listed once, by its first name.
+    example : optional
+        As in `convert`: what only a training pass shows is listed, too.
 
     Returns
     -------
@@ -46,7 +48,17 @@ def sites(model: nn.Module) -> Sites:
     2     QSD      0.5   1      1.333
     2 sites, 1 of them QSD
     """
-    return Sites(place.site for place in places(model))
+    return Sites(place.site for place in all_places(model, example))
+
+
+def all_places(model: nn.Module, example: Any = None) -> list[Place]:
+    """Return the places of a model, and those that a training pass shows if there is an example."""
+    found = list(places(model))
+    if example is None:
+        return found
+    from quantal.torch._watch import places_of_a_pass  # loads more of torch: only if needed
+
+    return found + places_of_a_pass(model, example, found)
 
 
 def check_model(model: Any) -> None:
@@ -68,7 +80,7 @@ def places(model: nn.Module) -> Iterator[Place]:
         elif isinstance(module, DilutionLayer):
             yield Place(Site.of(name, kind, module.dilution), module)
         elif change := layer_change(module):
-            yield Place(Site(name, kind, module.p), module, change)
+            yield Place(Site(name, kind, module.p, _alpha(module, change.route)), module, change)
         elif isinstance(module, nn.AlphaDropout | nn.FeatureAlphaDropout):
             reason = "this layer follows a law other than dropout's"
             yield Place(Site(name, kind, module.p, None, reason), module)
@@ -89,9 +101,17 @@ def _without_a_layer(name: str, module: Any, scanner: Scanner) -> Iterator[Place
         alpha = call.route and _alpha(module, call.route)
         site = Site(where, call.written, call.rate, alpha, call.unreached)
         yield Place(site, module, call.route and Change(call.route))
+    yield from _seen_in_a_run(name, module)
     if is_dropout(module) and not found:
         reason = "its forward is its own, and no call in it is known"
         yield Place(Site(name, kind, module.p, None, reason), module)
+
+
+def _seen_in_a_run(name: str, module: Any) -> Iterator[Place]:
+    """Walk through calls in the code of a module that were not found but by running it."""
+    for route, (written, rate) in getattr(module, "_qsd_found", {}).items():
+        site = Site(f"{name}.forward".lstrip("."), written, rate, module._qsd_alphas[route])
+        yield Place(site, module)
 
 
 _RECURRENT = {

@@ -26,7 +26,13 @@ from quantal.torch._functional import (
     number,
     refuse_recomputation,
 )
-from quantal.torch._private_api import Code, kind_of_code, modes_active
+from quantal.torch._private_api import (
+    Code,
+    function_modes_active,
+    kind_of_code,
+    modes_active,
+    without_function_modes,
+)
 from quantal.torch._special_tensors import has_its_own_way, in_its_own_way
 from quantal.torch._tables import DeviceTables, tables
 
@@ -160,7 +166,11 @@ class DilutionLayer(nn.Module):
             check_axes(input, dims, p_dims)
             return input
         code = kind_of_code(input)
-        if code is not Code.EAGER and has_its_own_way(input, code):
+        if code is Code.EAGER:
+            if function_modes_active():  # that of a converted model: they need not see each step
+                with without_function_modes():
+                    return self.forward(input)
+        elif has_its_own_way(input, code):
             return in_its_own_way(input, self.forward, dims, p_dims, self.inplace)
         mask_shape, p_shape = check_input(input, dims, p_dims)
         if self._limit == 1:

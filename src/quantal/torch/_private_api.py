@@ -18,13 +18,18 @@ from torch import Tensor, nn
 __all__ = [
     "Code",
     "attention_implementation",
+    "configuration",
     "flatten",
+    "function_modes_active",
+    "has_hooks",
     "in_backward_pass",
     "is_dropout",
     "is_fake",
     "kind_of_code",
     "modes_active",
+    "rates_of_dropout",
     "runs_as_it_is",
+    "without_function_modes",
     "without_modes",
 ]
 
@@ -58,6 +63,10 @@ _current_graph_task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
 _without_modes: Any = getattr(
     torch.utils._python_dispatch, "_disable_current_modes", contextlib.nullcontext
 )
+
+# Without either, a layer of a converted model runs in its mode: slower, and nothing else.
+_function_modes_active = getattr(torch._C, "_is_torch_function_mode_enabled", lambda: False)
+_without_function_modes: Any = getattr(torch._C, "DisableTorchFunction", contextlib.nullcontext)
 
 # Without it, `predict_mc` averages outputs that are one tensor, and no structures of several.
 _pytree: Any = getattr(torch.utils, "_pytree", None)
@@ -126,6 +135,31 @@ def without_modes() -> contextlib.AbstractContextManager[None]:
     return _without_modes()
 
 
+def function_modes_active() -> bool:
+    """Return whether modes see every call of a function of torch."""
+    return bool(_function_modes_active())
+
+
+def without_function_modes() -> contextlib.AbstractContextManager[None]:
+    """Return a context in which functions of torch run as if no such mode were active."""
+    context: contextlib.AbstractContextManager[None] = _without_function_modes()
+    return context
+
+
+def rates_of_dropout(operator: Any, args: Any, kwargs: Any) -> list[float]:
+    """Return the rates that an operator is called with by the name of dropout.
+
+    Without the private attribute, kernels that drop units inside themselves are not seen.
+    """
+    schema: Any = getattr(operator, "_schema", None)
+    given = [
+        args[place] if place < len(args) else kwargs.get(argument.name)
+        for place, argument in enumerate(schema.arguments if schema else ())
+        if "dropout" in argument.name
+    ]
+    return [rate for rate in given if isinstance(rate, float) and rate > 0]
+
+
 def in_backward_pass() -> bool:
     """Return whether autograd is running: a forward pass there is a checkpoint's second one."""
     return bool(_current_graph_task() != -1)
@@ -136,6 +170,16 @@ def is_dropout(module: nn.Module) -> bool:
     return isinstance(module, _AnyDropout)
 
 
+def has_hooks(module: nn.Module) -> bool:
+    """Return whether somebody's hooks run where a module runs.
+
+    Without the private attributes, hooks of torch's own modules are not looked for.
+    """
+    return bool(
+        getattr(module, "_forward_hooks", None) or getattr(module, "_forward_pre_hooks", None)
+    )
+
+
 def flatten(tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
     """Return the leaves of nested containers, and a function that puts others in their places."""
     if _pytree is None:
@@ -144,10 +188,15 @@ def flatten(tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
     return leaves, lambda leaves: _pytree.tree_unflatten(leaves, structure)
 
 
-def attention_implementation(module: nn.Module) -> str:
-    """Return which attention function a module of Hugging Face calls; "" where it is not known.
+def configuration(module: nn.Module) -> Any:
+    """Return the configuration of a module of Hugging Face that says which attention it calls."""
+    config: Any = vars(module).get("config")
+    return config if attention_implementation(config) else None
+
+
+def attention_implementation(config: Any) -> str:
+    """Return which attention function modules of Hugging Face call; "" where it is not known.
 
     Without the private attribute, calls through a local variable are listed as out of reach.
     """
-    config: Any = getattr(module, "config", None)
     return getattr(config, "_attn_implementation", None) or ""

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from quantal.torch._attention import multi_head_attention_forward, scaled_dot_product_attention
 from quantal.torch._functional import dilute
 from quantal.torch._spatial import QSD1d, QSD2d, QSD3d, map_axes_as_torch
 
-__all__ = ["ROUTES", "Rerouting", "Route"]
+__all__ = ["ANY", "ROUTES", "Rerouting", "Route"]
+
+ANY = "*"
+"""The name under which a module keeps the alpha for functions that it was not known to call."""
 
 
 class Route(NamedTuple):
@@ -26,12 +30,21 @@ class Route(NamedTuple):
     name : str
         The name under which a module keeps the alpha for it: a word can be saved with a model,
         while not every function of torch can. Functions that torch calls by one name share it.
+    written : str
+        The function as users write it.
     diluting : function
         What takes the place of the function: it has the same arguments, after alpha.
+    rate : function
+        From the same arguments to the rate, 0 where nothing is drawn.
     """
 
     name: str
+    written: str
     diluting: Callable[..., Any]
+    rate: Callable[..., float]
+
+
+Unlisted = Callable[["Rerouting", Route, float], float | None]
 
 
 class Rerouting(TorchFunctionMode):
@@ -41,7 +54,12 @@ class Rerouting(TorchFunctionMode):
     ----------
     alphas : mapping
         The homogeneity for each function, by the name of its `Route`; the rate is what it is
-        called with.
+        called with. Under `ANY`, that for all others.
+    module : nn.Module, optional
+        The module to whose code this belongs.
+    unlisted : function, optional
+        Called where units are about to be dropped by a function that is not in ``alphas``, with
+        this mode, the route and the rate; returns alpha, or None for dropout. Not in compiled code.
 
     Examples
     --------
@@ -51,9 +69,14 @@ class Rerouting(TorchFunctionMode):
     True
     """
 
-    def __init__(self, alphas: Mapping[str, float]) -> None:
+    def __init__(
+        self,
+        alphas: Mapping[str, float],
+        module: nn.Module | None = None,
+        unlisted: Unlisted | None = None,
+    ) -> None:
         super().__init__()
-        self.alphas = alphas
+        self.alphas, self.module, self._unlisted = alphas, module, unlisted
 
     def __torch_function__(
         self,
@@ -63,10 +86,23 @@ class Rerouting(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Call what takes the place of the function or, if nothing does, the function itself."""
-        route = ROUTES.get(func)
-        if route is None or route.name not in self.alphas:
-            return func(*args, **(kwargs or {}))
-        return route.diluting(self.alphas[route.name], *args, **(kwargs or {}))
+        if func not in ROUTES:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        route, kwargs = ROUTES[func], kwargs or {}
+        alpha = self.alphas.get(route.name)
+        if alpha is None and (ANY in self.alphas or self._unlisted is not None):
+            alpha = self._alpha_of_unlisted(route, route.rate(*args, **kwargs))
+        if alpha is None:
+            return func(*args, **kwargs)
+        return route.diluting(alpha, *args, **kwargs)
+
+    def _alpha_of_unlisted(self, route: Route, rate: float) -> float | None:
+        if rate == 0:
+            return None
+        if self._unlisted is not None and not torch.compiler.is_compiling():
+            return self._unlisted(self, route, rate)
+        alpha = self.alphas.get(ANY, math.nan)
+        return None if math.isnan(alpha) else alpha
 
 
 def _dropout(
@@ -75,12 +111,20 @@ def _dropout(
     return dilute(input, p, alpha, training=training, inplace=inplace)
 
 
+def _dropout_rate(input: Tensor, p: float = 0.5, training: bool = True, *_: Any, **__: Any) -> Any:
+    return p if training else 0.0
+
+
 def _bare_dropout(alpha: float, input: Tensor, p: float, train: bool) -> Tensor:
     return dilute(input, p, alpha, training=train)
 
 
 def _bare_dropout_(alpha: float, input: Tensor, p: float, train: bool) -> Tensor:
     return dilute(input, p, alpha, training=train, inplace=True)
+
+
+def _bare_rate(input: Tensor, p: float, train: bool) -> Any:
+    return p if train else 0.0
 
 
 def _maps(
@@ -96,6 +140,23 @@ def _maps(
     return dilute(input, p, alpha, training=training, inplace=inplace, broadcast_dims=axes)
 
 
+def _bare_maps(inplace: bool, alpha: float, input: Tensor, p: float, train: bool) -> Tensor:
+    return _maps(None, alpha, input, p, train, inplace)
+
+
+def _product_rate(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, *_: Any,
+    **__: Any,
+) -> float:  # fmt: skip
+    return dropout_p
+
+
+def _attention_rate(*args: Any, **kwargs: Any) -> float:
+    names = multi_head_attention_forward.__code__.co_varnames[1:]
+    given = dict(zip(names, args, strict=False)) | kwargs
+    return float(given["dropout_p"]) if given.get("training", True) else 0.0
+
+
 def _between_layers(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return what takes the place of one of torch's recurrent functions."""
 
@@ -107,19 +168,46 @@ def _between_layers(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-# Every function of torch that drops units, and what takes its place.
-_DILUTING: dict[Any, Any] = {
-    F.dropout: _dropout,
-    F.dropout1d: functools.partial(_maps, QSD1d.single_sample),
-    F.dropout2d: functools.partial(_maps, QSD2d.single_sample),
-    F.dropout3d: functools.partial(_maps, QSD3d.single_sample),
-    torch.dropout: _bare_dropout,
-    torch.dropout_: _bare_dropout_,
-    F.scaled_dot_product_attention: scaled_dot_product_attention,
-    F.multi_head_attention_forward: multi_head_attention_forward,
-    torch.lstm: _between_layers(torch.lstm),
-    torch.gru: _between_layers(torch.gru),
-    torch.rnn_tanh: _between_layers(torch.rnn_tanh),
-    torch.rnn_relu: _between_layers(torch.rnn_relu),
-}
-ROUTES = {function: Route(function.__name__, own) for function, own in _DILUTING.items()}
+def _recurrent_rate(*args: Any) -> float:
+    # The arguments of `run_layers`.
+    packed = not isinstance(args[3], bool)
+    layers, rate, train = args[4 + packed : 7 + packed]
+    return float(rate) if train and layers > 1 else 0.0
+
+
+def _routes() -> dict[Any, Route]:
+    """Return every function of torch that drops units, and what takes its place."""
+    maps = functools.partial
+    diluting: dict[str, tuple[Any, Any, Any]] = {
+        "F.dropout": (F.dropout, _dropout, _dropout_rate),
+        "F.dropout1d": (F.dropout1d, maps(_maps, QSD1d.single_sample), _dropout_rate),
+        "F.dropout2d": (F.dropout2d, maps(_maps, QSD2d.single_sample), _dropout_rate),
+        "F.dropout3d": (F.dropout3d, maps(_maps, QSD3d.single_sample), _dropout_rate),
+        "torch.dropout": (torch.dropout, _bare_dropout, _bare_rate),
+        "torch.dropout_": (torch.dropout_, _bare_dropout_, _bare_rate),
+        "torch.feature_dropout": (torch.feature_dropout, maps(_bare_maps, False), _bare_rate),
+        "torch.feature_dropout_": (torch.feature_dropout_, maps(_bare_maps, True), _bare_rate),
+        "F.scaled_dot_product_attention": (
+            F.scaled_dot_product_attention, scaled_dot_product_attention, _product_rate,
+        ),
+        "F.multi_head_attention_forward": (
+            F.multi_head_attention_forward, multi_head_attention_forward, _attention_rate,
+        ),
+    }  # fmt: skip
+    for function in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu):
+        written = f"torch.{function.__name__}"
+        diluting[written] = function, _between_layers(function), _recurrent_rate
+    routes = {
+        function: Route(function.__name__, written, own, rate)
+        for written, (function, own, rate) in diluting.items()
+    }
+    # The operators themselves, in which these functions end.
+    for name in ("dropout", "dropout_", "feature_dropout", "feature_dropout_"):
+        operator = getattr(torch.ops.aten, name)
+        routes |= dict.fromkeys((operator, operator.default), routes[getattr(torch, name)])
+    operator = torch.ops.aten.scaled_dot_product_attention
+    route = routes[F.scaled_dot_product_attention]
+    return routes | dict.fromkeys((operator, operator.default), route)
+
+
+ROUTES = _routes()

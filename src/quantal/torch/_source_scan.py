@@ -20,7 +20,14 @@ __all__ = ["Call", "calls", "new_scanner"]
 _NAMES = ("p", "dropout_p", "dropout")
 _POSITIONS = {F.scaled_dot_product_attention: (4, 0.0), F.multi_head_attention_forward: (10, 0.0)}
 _USUAL_POSITION = (1, 0.5)
-_OTHER_LAWS = (F.alpha_dropout, F.feature_alpha_dropout, torch.alpha_dropout, torch.feature_dropout)
+_OTHER_LAWS = (
+    F.alpha_dropout,
+    F.feature_alpha_dropout,
+    torch.alpha_dropout,
+    torch.feature_alpha_dropout,
+    torch.alpha_dropout_,
+    torch.feature_alpha_dropout_,
+)
 # What the layers of torch call: a subclass may call the forward method of its parent.
 _FORWARD = {
     nn.Dropout.forward: F.dropout,
@@ -70,7 +77,7 @@ def _judged(call: SourceCall, module: Any) -> Call | None:
     target: Any = call.target if isinstance(call.target, Hashable) else UNKNOWN
     asked = any(keyword.arg in ("dropout", "dropout_p") for keyword in call.node.keywords)
     if target is UNKNOWN and asked:
-        target = _ATTENTION.get(attention_implementation(module))
+        target = _ATTENTION.get(attention_implementation(getattr(module, "config", None)))
     if isinstance(target, MethodType) and target.__self__ is module and target.__func__ in _FORWARD:
         layer: Any = module
         return Call(call.written, layer.p, ROUTES[_FORWARD[target.__func__]], "")

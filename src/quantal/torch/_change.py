@@ -1,0 +1,106 @@
+"""The changes that make a model one with QSD, all of them or none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from quantal._selection import Place
+from quantal.dilution import Dilution
+from quantal.torch._classes import is_torchs_own
+from quantal.torch._layers import DilutionLayer
+from quantal.torch._private_api import has_hooks
+from quantal.torch._swap import Change, reroute, reroute_all, to_qsd
+
+__all__ = [
+    "as_it_was",
+    "change_place",
+    "code_of_others",
+    "reroute_code_of_others",
+    "unless_it_fails",
+]
+
+
+def change_place(place: Place, alpha: float, model: nn.Module) -> None:
+    """Bring QSD to a place of a model."""
+    change: Change = place.how
+    if change.layer is None:
+        reroute(place.module, change, alpha)
+    else:
+        device = next((p.device for p in model.parameters()), torch.device("cpu"))
+        to_qsd(place.module, change.layer, Dilution(place.site.rate, alpha), device)
+
+
+def reroute_code_of_others(model: nn.Module, alpha: float) -> None:
+    """Let all code that is not torch's own draw QSD, whether it is known to drop units or not."""
+    for module in code_of_others(model, outermost=True):
+        reroute_all(module, alpha)
+
+
+def code_of_others(module: nn.Module, outermost: bool = False) -> Iterator[nn.Module]:
+    """Walk through the modules in which code runs that is not torch's own.
+
+    With ``outermost``, not through those inside of another one.
+    """
+    met = set[int]()
+    waiting = [module]
+    while waiting:
+        each = waiting.pop()
+        if id(each) in met or isinstance(each, torch.jit.ScriptModule):
+            continue
+        met.add(id(each))
+        known = is_torchs_own(type(each)) or isinstance(each, DilutionLayer)
+        found = not known or "forward" in vars(each) or has_hooks(each)
+        if found:
+            yield each
+        if not (found and outermost):
+            waiting += each.children()
+
+
+@contextmanager
+def unless_it_fails(model: nn.Module) -> Iterator[None]:
+    """Within it, a model may be changed; if that fails halfway, it is as it was."""
+    before = _anatomy(model)
+    try:
+        yield
+    except BaseException:
+        _put_back(before)
+        raise
+
+
+@contextmanager
+def as_it_was(model: nn.Module) -> Iterator[None]:
+    """Within it, a model may be changed; afterwards it is as it was."""
+    before = _anatomy(model)
+    try:
+        yield
+    finally:
+        _put_back(before)
+
+
+_Contents = list[tuple[Any, Any]]
+
+
+def _anatomy(model: nn.Module) -> list[tuple[Any, type, dict[str, Any], _Contents]]:
+    """Return class and attributes of every module, and what their containers hold."""
+    found = []
+    for module in model.modules():
+        if not isinstance(module, torch.jit.ScriptModule):
+            attributes = dict(vars(module))
+            containers = [v for v in attributes.values() if type(v) in (dict, list, set)]
+            found.append((module, type(module), attributes, [(c, c.copy()) for c in containers]))
+    return found
+
+
+def _put_back(before: list[tuple[Any, type, dict[str, Any], _Contents]]) -> None:
+    for module, cls, attributes, contents in before:
+        module.__class__ = cls
+        vars(module).clear()
+        vars(module).update(attributes)
+        for container, held in contents:
+            container.clear()
+            (container.extend if isinstance(container, list) else container.update)(held)

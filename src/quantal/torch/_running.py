@@ -1,0 +1,76 @@
+"""Code of a module that runs with QSD: in one mode for all of a model, whatever its depth."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from quantal.torch._classes import is_torchs_own
+from quantal.torch._reroute import ANY, Rerouting
+from quantal.torch._unlisted import alpha_of_unlisted, notice_changes
+
+__all__ = ["rerouted_methods"]
+
+
+class _Thread(threading.local):
+    mode: Rerouting | None = None
+
+
+_HERE = _Thread()
+
+
+def rerouted_methods(cls: type[nn.Module]) -> dict[str, Callable[..., Any]]:
+    """Return the methods of a class at which its code may begin to run, each with QSD.
+
+    Those are the call itself, with its hooks and with a ``forward`` that hides the class's own,
+    and all methods that are not torch's.
+    """
+    return {name: _rerouted(getattr(cls, name)) for name in ("__call__", *_own_methods(cls))}
+
+
+def _own_methods(cls: type[nn.Module]) -> Iterator[str]:
+    yield "forward"
+    for name, method in inspect.getmembers_static(cls, inspect.isfunction):
+        inherited = any(name in vars(parent) for parent in cls.__mro__ if is_torchs_own(parent))
+        later = inspect.isgeneratorfunction(method) or inspect.iscoroutinefunction(method)
+        if not (inherited or later or name.startswith("__")):
+            yield name
+
+
+def _rerouted(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        own = self.__dict__.get("_qsd_alphas")
+        if own is None or not self.training:
+            return method(self, *args, **kwargs)
+        mode = _HERE.mode
+        if mode is None:
+            return _begin(method, self, args, kwargs)
+        if mode.module is self:
+            return method(self, *args, **kwargs)
+        outside = mode.alphas, mode.module
+        mode.alphas = own if ANY in own else {**mode.alphas, **own}
+        mode.module = self
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            mode.alphas, mode.module = outside
+
+    return run
+
+
+def _begin(method: Callable[..., Any], module: Any, args: Any, kwargs: Any) -> Any:
+    if not torch.compiler.is_compiling():
+        notice_changes(module)
+    mode = _HERE.mode = Rerouting(module._qsd_alphas, module, alpha_of_unlisted)
+    try:
+        with mode:
+            return method(module, *args, **kwargs)
+    finally:
+        _HERE.mode = None

@@ -1,0 +1,82 @@
+"""Dropout that turns up while a converted model runs, and that `convert` had no sight of."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+from torch import nn
+
+from quantal.sites import UnreachedWarning
+from quantal.torch._private_api import attention_implementation, configuration, is_dropout
+from quantal.torch._reroute import ANY, Rerouting, Route
+
+__all__ = ["Inventory", "alpha_of_unlisted", "notice_changes"]
+
+
+def alpha_of_unlisted(mode: Rerouting, route: Route, rate: float) -> float | None:
+    """Return the alpha for a function that a module was not known to call; None for dropout.
+
+    The function is remembered as one that the module calls.
+    """
+    module: Any = mode.module
+    alpha = mode.alphas.get(ANY)
+    if alpha is None:  # places were left out, and this may be one of them
+        return None
+    if math.isnan(alpha):
+        _warn(
+            f"{type(module).__name__}: {route.written} draws dropout, at a rate of {rate:.4g}. "
+            "It was not known when the model was converted, and alpha depends on the rate: "
+            "convert(model, alpha, example=…) finds it in time"
+        )
+        return None
+    module._qsd_alphas[route.name] = alpha
+    module._qsd_found[route.name] = (route.written, float(rate))
+    return alpha
+
+
+class Inventory:
+    """What a model was like when it was converted, as far as it decides what drops units there."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._modules = _count(model)
+        configs = {id(config): config for config in map(configuration, model.modules()) if config}
+        self._attention = [(c, attention_implementation(c)) for c in configs.values()]
+
+    def changes(self, model: nn.Module) -> list[str]:
+        """Return in words what has changed; it is not a change the next time."""
+        found = []
+        if _count(model) != self._modules:
+            layers = [f"{n} ({type(m).__name__})" for n, m in model.named_modules() if _native(m)]
+            if layers:
+                more = ", …" if len(layers) > 3 else ""
+                found.append(f"there is dropout that is not QSD: {', '.join(layers[:3])}{more}")
+        for config, before in self._attention:
+            now = attention_implementation(config)
+            if now != before:
+                found.append(f"its attention is {now!r}, and was {before!r}")
+        if found:
+            self.__init__(model)  # type: ignore[misc]
+        return found
+
+
+def notice_changes(model: Any) -> None:
+    """Warn, once for each change, if a model is no longer what `convert` has seen."""
+    if changes := model._qsd_inventory.changes(model):
+        _warn(
+            f"{type(model).__name__} has changed since it was converted: {'; '.join(changes)}. "
+            "Call revert(model), and convert it again"
+        )
+
+
+def _native(module: nn.Module) -> bool:
+    return is_dropout(module) and not hasattr(module, "_dilution")
+
+
+def _count(model: nn.Module) -> int:
+    return 1 + sum(_count(child) for child in model.children())
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, UnreachedWarning, stacklevel=2)

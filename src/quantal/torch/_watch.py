@@ -1,0 +1,132 @@
+"""Proof by running: dropout that a training pass has, whatever the source of the model looks like.
+
+In that pass all dropout that is known is QSD, and so is what turns up in code that is not torch's
+own. Whatever else draws a mask is seen by a mode that is shown every operation.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from quantal._errors import wrong_value
+from quantal._selection import Place
+from quantal._watch import NativeMask, in_package
+from quantal.sites import Site
+from quantal.torch._change import as_it_was, change_place, code_of_others
+from quantal.torch._example import build, run_unnoticed
+from quantal.torch._native_masks import MaskWatch
+from quantal.torch._reroute import ROUTES
+from quantal.torch._swap import Change, reroute_all
+
+__all__ = ["places_of_a_pass"]
+
+_ALPHA = math.inf  # in the pass: the law is dropout's own, and its table is made at once
+_BY_NAME = {route.name: route for route in reversed(ROUTES.values())}
+_LAYER = re.compile("drop", re.IGNORECASE)
+
+
+def places_of_a_pass(model: nn.Module, example: Any, known: Iterable[Place]) -> list[Place]:
+    """Return the places where a training pass drops units and that are not known.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model. Afterwards it is as it was.
+    example
+        As in `convert`.
+    known : iterable of Place
+        What has been found by looking.
+    """
+    known = list(known)
+    build(model, example)
+    names = {id(module): name for name, module in model.named_modules()}
+    with as_it_was(model):
+        for place in known:
+            if place.site.alpha is None and not place.site.unreached:
+                change_place(place, _ALPHA, model)
+        for module in code_of_others(model):
+            reroute_all(module, _ALPHA)
+        before = {id(module): set(_seen(module)) for module in model.modules()}
+        with _Watch(names) as watch:
+            run_unnoticed(model, example)
+        found = [
+            Place(_site(names[id(module)], written, rate), module, Change(route, None, rate))
+            for module in model.modules()
+            for name, (written, rate) in _seen(module).items()
+            if name not in before[id(module)] and (route := _BY_NAME[name])
+        ]
+    if not (watch.diluted or watch.owners) and any(place.site.rate != 0 for place in known):
+        expected = "a training pass, in which dropout draws"
+        raise wrong_value("example", expected, "a pass that draws nothing")
+    return found + list(_out_of_reach(watch, names, known))
+
+
+class _Watch(MaskWatch):
+    """Watches a pass of a model: which modules draw masks, and whether QSD draws at all."""
+
+    def __init__(self, names: dict[int, str]) -> None:
+        super().__init__()
+        self._names = names
+        self.owners: list[nn.Module | None] = []  # of each mask, the innermost module that runs
+        self.diluted = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        outputs = super().__torch_dispatch__(func, types, args, kwargs)
+        if len(self.finder.found) > len(self.owners):
+            self.owners.append(self._running_module())
+        self.diluted |= func.overloadpacket.__name__ in ("random_", "randint")
+        return outputs
+
+    def _running_module(self) -> nn.Module | None:
+        frame: Any = sys._getframe(2)
+        while frame is not None:
+            code = frame.f_code
+            first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+            if isinstance(first, nn.Module) and id(first) in self._names:
+                return first
+            frame = frame.f_back
+        return None
+
+
+def _seen(module: nn.Module) -> dict[str, tuple[str, float]]:
+    """Return the calls that were found in a module by running it."""
+    return vars(module).get("_qsd_found", {})
+
+
+def _site(module_name: str, kind: str, rate: float, unreached: str = "") -> Site:
+    return Site(f"{module_name}.forward".lstrip("."), kind, rate, unreached=unreached)
+
+
+def _out_of_reach(watch: _Watch, names: dict[int, str], known: Iterable[Place]) -> Iterator[Place]:
+    """Walk through what has drawn masks of its own, and is not known to do so."""
+    met = {id(place.module) for place in known if place.site.unreached}
+    for mask, owner in zip(watch.finder.found, watch.owners, strict=True):
+        where, reason = _words(mask)
+        key: Any = where if owner is None else id(owner)
+        if key in met:
+            continue
+        met.add(key)
+        if owner is None:
+            yield Place(Site(where, "random mask", mask.rate, unreached=reason), None)
+            continue
+        kind, name = type(owner).__name__, names[id(owner)]
+        if _LAYER.search(kind):
+            yield Place(Site(name, kind, mask.rate, unreached=reason), owner)
+        else:
+            yield Place(_site(name, kind, mask.rate, reason), owner)
+
+
+def _words(mask: NativeMask) -> tuple[str, str]:
+    """Return where a mask was drawn, and why it is out of reach."""
+    for frame in mask.frames:
+        if not in_package(frame, "torch", "quantal"):
+            where = f"{Path(frame.file).name}:{frame.line}"
+            return where, f"it draws a mask of its own in {frame.function}, {where}"
+    return "(unknown)", "it draws a mask of its own"

@@ -1,0 +1,295 @@
+"""convert by running: places that no reading of source finds are swapped, or named."""
+
+import functools
+import random
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from quantal.sites import UnreachedWarning
+from quantal.torch import QSD, convert, masks_on, revert, sites
+from quantal.torch._native_masks import native_masks
+
+X = torch.linspace(-1, 1, 64).view(8, 8)
+TABLE = {"drop": F.dropout}
+
+
+def undecorated(method):
+    """A decorator without functools.wraps."""
+
+    def run(*args):
+        return method(*args)
+
+    return run
+
+
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin, self.options, self.layers = nn.Linear(8, 8), {"p": 0.4}, [nn.Dropout(0.4)]
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, x):
+        return self.hidden(self.drop(self.lin(x)))
+
+
+class InKwargs(Base):
+    def hidden(self, x):
+        return F.dropout(x, **self.options | {"training": self.training})
+
+
+class MadeInForward(Base):
+    def hidden(self, x):
+        return nn.Dropout(0.4).train(self.training)(x)
+
+
+class InAList(Base):
+    def hidden(self, x):
+        return self.layers[0].train(self.training)(x)
+
+
+class InATable(Base):
+    def hidden(self, x):
+        return TABLE["dr" + "op"](x, 0.4, self.training)
+
+
+class Imported(Base):
+    def hidden(self, x):
+        from torch.nn.functional import dropout as other
+
+        return functools.partial(other, p=0.4)(x, training=self.training)
+
+
+class Closure(Base):
+    def hidden(self, x):
+        names = ["dropout"]
+        return (lambda y: getattr(F, names[0])(y, 0.4, self.training))(x)
+
+
+class Decorated(Base):
+    @undecorated
+    def hidden(self, x):
+        return type(self).helper(x, self.training)
+
+    @staticmethod
+    def helper(x, training):
+        return TABLE["drop"](x, 0.4, training)
+
+
+class Operator(Base):
+    def hidden(self, x):
+        return torch.ops.aten.dropout(x, 0.4, self.training)
+
+
+class Overload(Base):
+    def hidden(self, x):
+        return torch.ops.aten.feature_dropout.default(x, 0.4, self.training)
+
+
+SILENT = [
+    InKwargs, MadeInForward, InAList, InATable, Imported, Closure, Decorated, Operator, Overload,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("cls", SILENT)
+@pytest.mark.parametrize("proved", [False, True])
+def test_what_no_source_shows_is_swapped(cls, proved):
+    model = cls()
+    model.eval()
+    expected = model(X)
+    model.train()
+    assert len(native_masks(lambda: model(X))) == 2
+    convert(model, 1.0, example=X if proved else None)
+    assert not native_masks(lambda: model(X))
+    assert torch.equal(model.eval()(X), expected)
+    revert(model.train())
+    assert type(model) is cls
+    assert len(native_masks(lambda: model(X))) == 2
+
+
+def test_it_is_listed_once_it_ran():
+    model = convert(MadeInForward(), 1.0)
+    model(X)
+    found = {(s.name, s.alpha) for s in sites(model)}
+    assert found == {("forward", 1.0), ("drop", 1.0)}
+    with masks_on(model.eval()):
+        assert not torch.equal(model(X), model(X))
+    assert {s.alpha for s in sites(revert(model))} == {None}
+
+
+class EntryPoints(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.child = InATable()
+        self.register_forward_hook(lambda module, args, y: TABLE["drop"](y, 0.2))
+
+    def forward(self, x):
+        return self.child.hidden(x)
+
+    def encode(self, x):
+        return TABLE["drop"](x, 0.3)
+
+    def training_step(self, x):
+        return self.encode(self(x)).sum()
+
+
+def test_other_entry_points():
+    model = convert(EntryPoints(), 1.0)
+    for run in (model.encode, model.training_step, model, model.forward, model.child):
+        assert not native_masks(lambda run=run: run(X))
+    model = EntryPoints()
+    convert(model, 1.0, example=lambda: model.child.hidden(X))
+    assert not native_masks(lambda: model.child.hidden(X))
+
+
+def test_only_what_is_chosen():
+    model = nn.Sequential(MadeInForward(), MadeInForward())
+    convert(model, 1.0, example=X, exclude="1.*")
+    assert len(native_masks(lambda: model(X))) == 2
+    assert [s.alpha for s in sites(model)] == [1.0, 1.0, None]
+    assert [s.name for s in sites(model, example=X) if s.alpha is None] == ["1.drop", "1.forward"]
+
+
+class StableDropout(nn.Module):
+    def forward(self, x):
+        return x * torch.empty_like(x).bernoulli_(0.75) / 0.75
+
+
+class OwnMask(nn.Module):
+    def forward(self, x):
+        return x * (torch.rand(x.shape) > 0.25)
+
+
+class Scripted(nn.Module):
+    def forward(self, x):
+        return scripted()(x)
+
+
+@functools.cache
+def scripted():
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return torch.dropout(x, 0.25, True)
+
+    return torch.jit.script(run)
+
+
+class Native(nn.Module):
+    def forward(self, x):
+        return torch.native_dropout(x, 0.25, self.training)[0]
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("cls", [StableDropout, OwnMask, Scripted, Native])
+def test_masks_of_their_own_are_named(cls):
+    model = nn.Sequential(nn.Dropout(0.5), cls())
+    where = r"mask of its own in \w+\.forward, test_convert_example\.py:\d+"
+    with pytest.raises(ValueError, match=rf"1(\.forward)? \({cls.__name__}\): it draws a {where}"):
+        convert(model, 1.0, example=X)
+    assert type(model[0]) is nn.Dropout
+    assert [s.rate for s in sites(model, example=X) if s.unreached] == [0.25]
+    with pytest.warns(UnreachedWarning, match=cls.__name__):
+        convert(model, 1.0, example=X, strict=False)
+    assert type(model[0]) is QSD
+    convert(revert(model), 1.0, example=X, exclude="1*")
+
+
+def test_one_number_is_no_mask():
+    class LayerDrop(Base):
+        def hidden(self, x):
+            return x if torch.rand([]) < 0.5 else 2 * x
+
+    assert [s.name for s in sites(LayerDrop(), example=X)] == ["drop"]
+
+
+def test_kernels_that_drop_inside():
+    """As on GPUs: an operator with a rate of dropout among its arguments."""
+    masks = native_masks(
+        lambda: torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            *[torch.ones(1, 1, 4, 8)] * 3, dropout_p=0.0
+        )
+    )
+    assert not masks
+    from quantal.torch._private_api import rates_of_dropout
+
+    flash = torch.ops.aten._scaled_dot_product_flash_attention.default
+    assert rates_of_dropout(flash, (1, 2, 3, 0.1), {}) == [0.1]
+
+
+class Everything(Base):
+    """Changes all that a training pass can change."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.steps, self.generator = nn.BatchNorm1d(8), 0, torch.Generator()
+        self.own = QSD(0.5, 1.0, generator=torch.Generator())
+        self.notes = []
+
+    def hidden(self, x):
+        self.steps += 1
+        self.notes.append(self.steps)
+        torch.rand(1, generator=self.generator)
+        random.random()
+        np.random.rand()  # noqa: NPY002
+        return self.own(self.norm(x))
+
+
+def state_of(model):
+    values = [*model.state_dict().values(), *(p.grad for p in model.parameters())]
+    return (
+        [v.clone() for v in values],
+        [torch.get_rng_state(), model.generator.get_state(), model.own.generator.get_state()],
+        (random.getstate(), np.random.get_state()[1].tolist()),  # noqa: NPY002
+        [(type(m), m.training, set(vars(m))) for m in model.modules()],
+        (model.steps, list(model.notes)),
+    )
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_it_leaves_no_traces(fails):
+    model = Everything()
+    model(X).sum().backward()
+    model.drop.eval()
+    optimizer = torch.optim.Adam(model.parameters())
+    before = state_of(model)
+
+    def step(model):
+        model(X).square().sum().backward()
+        optimizer.step()
+        if fails:
+            raise RuntimeError("halfway")
+
+    if fails:
+        with pytest.raises(RuntimeError, match="halfway"):
+            convert(model, 1.0, example=step)
+    else:
+        sites(model, example=step)
+    torch.testing.assert_close(state_of(model)[:2], before[:2], rtol=0, atol=0)
+    assert state_of(model)[2:] == before[2:]
+    assert not optimizer.state
+
+
+@pytest.mark.parametrize("example", [X, (X,), {"x": X}, lambda model: model(X)])
+def test_kinds_of_examples(example):
+    assert all(s.alpha == 1.0 for s in sites(convert(InATable(), 1.0, example=example)))
+
+
+def test_a_pass_that_draws_nothing_proves_nothing():
+    with pytest.raises(ValueError, match="example: expected a training pass, in which dropout"):
+        convert(InATable(), 1.0, example=lambda model: model.lin(X))
+
+
+def test_lazy_modules_are_built():
+    model = nn.Sequential(nn.LazyLinear(4), nn.Dropout(0.5))
+    assert len(sites(convert(model, 1.0, example=X), example=X)) == 1
+    assert model[0].weight.shape == (4, 8)
+
+
+def test_alpha_by_the_rate_needs_an_example():
+    model = convert(MadeInForward(), lambda rate: 10 * rate)
+    with pytest.warns(UnreachedWarning, match=r"F\.dropout draws dropout, at a rate of 0\.4"):
+        model(X)
+    convert(revert(model), lambda rate: 10 * rate, example=X)
+    assert {s.alpha for s in sites(model)} == {1.0, 4.0}
