@@ -47,7 +47,7 @@ class LayeredMlp(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the output."""
-        return self.layers(x)  # type: ignore[no-any-return]
+        return self.layers(x)
 
 
 class NestedMlp(nn.Module):
@@ -61,7 +61,7 @@ class NestedMlp(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the output."""
         x = F.dropout(torch.relu(self.layer(x)), RATE, self.training)
-        return self.rest(x)  # type: ignore[no-any-return]
+        return self.rest(x)
 
 
 def bart() -> tuple[nn.Module, dict[str, Tensor]]:

@@ -56,7 +56,7 @@ def _product(x: NDArray[Any], c: NDArray[Any]) -> NDArray[Any]:
     with np.errstate(invalid="ignore"):
         # float16 is multiplied in float32, so that only the product is rounded. Not with *, which
         # is another product for a numpy.matrix.
-        y = np.asanyarray(np.multiply(x, c)).astype(x.dtype, copy=False)
+        y: NDArray[Any] = np.asanyarray(np.multiply(x, c)).astype(x.dtype, copy=False)
     np.copyto(y, 0, where=np.broadcast_to(c == 0, y.shape))
     return y
 
