@@ -130,8 +130,8 @@ def _make_rerouted(module: Any) -> None:
     if not isinstance(module, Rerouted):
         native: Any = class_beneath(module)
         put_class(module, native, _rerouted(native))
-        module._qsd_alphas, module._qsd_found = {}, {}
-        module._qsd_inventory = Inventory(module)
+        # Not by setattr, which a compiled module hands on to the one inside it.
+        vars(module).update(_qsd_alphas={}, _qsd_found={}, _qsd_inventory=Inventory(module))
 
 
 def restore(module: Any) -> None:

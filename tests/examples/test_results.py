@@ -1,0 +1,60 @@
+"""The records that are kept with the project, and what is said of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from examples.comparison import conditions, quartiles
+from examples.records import collect
+from examples.report import report, write_page
+from examples.words import number
+
+ROOT = Path(__file__).parents[2]
+RUNS = Path("docs/results")
+
+
+@pytest.fixture(autouse=True)
+def _in_the_project(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+def test_the_page_is_made_of_the_records(tmp_path):
+    made = write_page(RUNS, tmp_path / "results.md").read_text()
+    assert made.replace(str(tmp_path), "docs") == (ROOT / "docs/results.md").read_text()
+    shown = {path.name for path in (ROOT / "docs/results/figures").iterdir()}
+    assert {path.name for path in (tmp_path / "results/figures").iterdir()} == shown
+
+
+def test_tables_and_figures_can_be_made_again(tmp_path):
+    text = report(RUNS, tmp_path).read_text()
+    assert "0 damaged" in text
+    assert list(tmp_path.rglob("figure-2-*.png"))
+
+
+def test_every_record_is_whole_and_small():
+    records = collect(RUNS)
+    assert records
+    assert not records.damaged
+    size = sum(path.stat().st_size for path in (ROOT / RUNS).rglob("*") if path.is_file())
+    assert size < 20e6
+
+
+def test_readme_says_what_the_records_say():
+    of = {
+        (c.layer, c.alpha, c.rate): c
+        for c in conditions(collect(RUNS)).values()
+        if c.settings.experiment == "mnist-mlp" and c.settings.backend == "jax" and c.is_papers
+    }
+    qsd, dropout = of["qsd", 0.2, 0.2], of["dropout", float("inf"), 0.2]
+    said = " ".join((ROOT / "README.md").read_text().split())
+    assert len(qsd.runs) == len(dropout.runs) == 8
+
+    def medians(measure):
+        return (number(quartiles([*c.scores(measure).values()])[1]) for c in (qsd, dropout))
+
+    test = qsd.against(dropout, "test_cost")
+    cost = "test cost comes out at {} against dropout's {}".format(*medians("test_cost"))
+    assert f"{cost} (Z = {test.z:.2f}, P = {test.p:.2g};" in said
+    assert "error does not get lower: {} against {}.".format(*medians("test_error")) in said
