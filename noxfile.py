@@ -117,17 +117,17 @@ def oldest(session: nox.Session) -> None:
 
     PyTorch's old wheels bring gigabytes for GPUs, so its part is done only if it is asked for.
     """
-    wanted = session.posargs or ("core", "jax")
-    frameworks = {name for part in wanted for name in PARTS[part].sees}
-    optional = PROJECT["project"]["optional-dependencies"]
-    declared = [*PROJECT["project"]["dependencies"]]
-    declared += [line for name in sorted(frameworks) for line in optional[name]]
-    lowest = [line.replace(">=", "==") for line in declared if not line.startswith("quantal[")]
-    tools = nox.project.dependency_groups(PROJECT, "test")
-    session.install("--no-compile", "-e", ".", *lowest, *tools)
-    for name in wanted:
+    for name in session.posargs or ("core", "jax"):
+        part = PARTS[name]
+        optional = PROJECT["project"]["optional-dependencies"]
+        # A framework's own lowest versions may ask for a newer NumPy than the core does.
+        declared = [line for extra in sorted(part.sees) for line in optional[extra]]
+        declared = declared or PROJECT["project"]["dependencies"]
+        lowest = [line.replace(">=", "==") for line in declared if not line.startswith("quantal[")]
+        tools = nox.project.dependency_groups(PROJECT, "test")
+        session.install("--no-compile", "-e", ".", *lowest, *tools)
         # What old versions find deprecated in each other is not ours to mend.
-        _run_part(session, PARTS[name], "-W", "ignore::DeprecationWarning")
+        _run_part(session, part, "-W", "ignore::DeprecationWarning")
 
 
 def _run_part(session: nox.Session, part: Part, *options: str) -> None:
