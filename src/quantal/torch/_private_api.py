@@ -16,6 +16,7 @@ import torch.utils._python_dispatch
 from torch import Tensor, nn
 
 __all__ = [
+    "USUAL_ATTENTION",
     "Code",
     "attention_implementation",
     "configuration",
@@ -186,6 +187,13 @@ def flatten(tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
         return [tree], lambda leaves: leaves[0]
     leaves, structure = _pytree.tree_flatten(tree)
     return leaves, lambda leaves: _pytree.tree_unflatten(leaves, structure)
+
+
+USUAL_ATTENTION = "eager_attention_forward"
+"""The function that modules of Hugging Face mention where their configuration chooses another.
+
+By another name, it is listed as a place of its own, beside the one that is chosen.
+"""
 
 
 def configuration(module: nn.Module) -> Any:

@@ -62,6 +62,8 @@ def _rerouted(method: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             mode.alphas, mode.module = outside
 
+    # Code of its own: torch's compiler keeps what it compiles by the code, and not much of it.
+    run.__code__ = run.__code__.replace(co_name=method.__name__)
     return run
 
 

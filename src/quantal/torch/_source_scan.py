@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import nn
 
 from quantal._source_scan import UNKNOWN, Scanner, SourceCall
-from quantal.torch._private_api import attention_implementation
+from quantal.torch._private_api import USUAL_ATTENTION, attention_implementation
 from quantal.torch._reroute import ROUTES, Route
 
 __all__ = ["Call", "calls", "new_scanner"]
@@ -68,15 +68,25 @@ def new_scanner() -> Scanner:
 
 def calls(module: nn.Module, scanner: Scanner) -> list[Call]:
     """Return the calls that drop units in a module's code and in what it calls of its package."""
-    judged = (_judged(call, module) for call in scanner.calls(module))
+    found = list(scanner.calls(module))
+    if any(_is_chosen(call) for call in found):
+        # By the configuration: what the code mentions as the usual choice is not another place.
+        found = [call for call in found if call.function.__name__ != USUAL_ATTENTION]
+    judged = (_judged(call, module) for call in found)
     return [call for call in judged if call is not None]
+
+
+def _is_chosen(call: SourceCall) -> bool:
+    """Return whether the function that is called drops units, and is chosen as the code runs."""
+    asked = any(keyword.arg in ("dropout", "dropout_p") for keyword in call.node.keywords)
+    return asked and (call.target is UNKNOWN or not isinstance(call.target, Hashable))
 
 
 def _judged(call: SourceCall, module: Any) -> Call | None:
     """Return a call if it drops units."""
     target: Any = call.target if isinstance(call.target, Hashable) else UNKNOWN
     asked = any(keyword.arg in ("dropout", "dropout_p") for keyword in call.node.keywords)
-    if target is UNKNOWN and asked:
+    if _is_chosen(call):
         target = _ATTENTION.get(attention_implementation(getattr(module, "config", None)))
     if isinstance(target, MethodType) and target.__self__ is module and target.__func__ in _FORWARD:
         layer: Any = module
