@@ -94,13 +94,16 @@ class Convolutional(nnx.Module):
         return self.head(self.maps(nnx.relu(self.norm(self.conv(x)))).mean((1, 2)))
 
 
+# One for all models: no two partials are equal.
+ATTEND = functools.partial(nnx.dot_product_attention, precision="highest")
+
+
 class Decoder(nnx.Module):
     """A causal transformer, its attention function with options bound to it."""
 
     def __init__(self, rngs):
-        attend = functools.partial(nnx.dot_product_attention, precision="highest")
         self.attention = nnx.MultiHeadAttention(
-            2, WIDTH, dropout_rate=0.1, decode=False, attention_fn=attend, rngs=rngs
+            2, WIDTH, dropout_rate=0.1, decode=False, attention_fn=ATTEND, rngs=rngs
         )
         self.cross = nnx.MultiHeadAttention(2, WIDTH, dropout_rate=0.2, decode=False, rngs=rngs)
         self.dropout = nnx.Dropout(0.3, rngs=rngs)
