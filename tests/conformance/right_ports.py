@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -10,6 +11,7 @@ from port import Port
 from recipe import RNG, Recipe, Shape
 
 from quantal.conformance._adapter import Array, Settings
+from quantal.dilution import Dilution
 from quantal.keys import LEVELS
 from quantal.table import shared_table, table
 
@@ -80,6 +82,11 @@ class SinglePrecisionRecipe(Recipe):
         return np.asarray(super().p(s, shape, rng), np.float32)
 
 
+@functools.lru_cache(maxsize=64)
+def quantiles(law: Dilution) -> Array:
+    return law.ppf((np.arange(2**18) + 0.5) / 2**18)
+
+
 @right
 class InverseLaw(Port):
     """One uniform number a unit, and the quantile function of the law."""
@@ -89,8 +96,7 @@ class InverseLaw(Port):
     ) -> Array:
         if p_shape is not None:
             return super().coefficients(s, mask_shape, p_shape, rng)
-        quantiles = s.law.ppf((np.arange(2**18) + 0.5) / 2**18)
-        return quantiles[rng.integers(2**18, size=mask_shape)]
+        return quantiles(s.law)[rng.integers(2**18, size=mask_shape)]
 
 
 @right
