@@ -21,6 +21,7 @@ from quantal.torch._special_tensors import has_its_own_way, in_its_own_way
 from quantal.torch._tables import DeviceTables, tables, tables_in_graph
 
 __all__ = [
+    "axes_as_given",
     "check_axes",
     "check_generator",
     "check_input",
@@ -80,8 +81,8 @@ def dilute(
     check_tensor(x)
     check_generator(generator)
     flag("inplace", inplace)
-    broadcast_dims = axis_numbers("broadcast_dims", broadcast_dims)
-    p_broadcast_dims = axis_numbers("p_broadcast_dims", p_broadcast_dims)
+    broadcast_dims = axes_as_given("broadcast_dims", broadcast_dims)
+    p_broadcast_dims = axes_as_given("p_broadcast_dims", p_broadcast_dims)
     if not flag("training", training) or law.rate == 0:
         check_axes(x, broadcast_dims, p_broadcast_dims)
         return x
@@ -125,6 +126,12 @@ def check_input(
     if not x.is_floating_point():
         raise wrong_type("x", FLOATING, x.dtype)
     return coefficient_shapes(x.shape, broadcast_dims, p_broadcast_dims)
+
+
+def axes_as_given(name: str, axes: Axes) -> Axes:
+    """Return one axis as an integer, which prints as it was written, and several as a tuple."""
+    numbers = axis_numbers(name, axes)
+    return numbers[0] if isinstance(axes, int) else numbers
 
 
 def number(value: Any) -> Any:

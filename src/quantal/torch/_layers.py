@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from quantal._arguments import axis_numbers, flag
+from quantal._arguments import flag
 from quantal._errors import wrong_type, wrong_value
 from quantal._granularity import Axes
 from quantal.dilution import Dilution, Vary
@@ -18,6 +18,7 @@ from quantal.keys import Key, _integer
 from quantal.torch._apply import apply_coefficients, zeros
 from quantal.torch._draws import COUNTING
 from quantal.torch._functional import (
+    axes_as_given,
     check_axes,
     check_generator,
     check_input,
@@ -72,7 +73,7 @@ class DilutionLayer(nn.Module):
         check_generator(generator)
         self.inplace = flag("inplace", inplace)
         self.broadcast_dims = broadcast_dims
-        self._p_broadcast_dims = _as_given("p_broadcast_dims", p_broadcast_dims)
+        self._p_broadcast_dims = axes_as_given("p_broadcast_dims", p_broadcast_dims)
         self.generator = generator
         self.calls = 0
         self._device = torch.device("cpu")
@@ -121,7 +122,7 @@ class DilutionLayer(nn.Module):
 
     @broadcast_dims.setter
     def broadcast_dims(self, axes: Axes) -> None:
-        self._broadcast_dims = _as_given("broadcast_dims", axes)
+        self._broadcast_dims = axes_as_given("broadcast_dims", axes)
 
     @property
     def p_broadcast_dims(self) -> Axes:
@@ -130,7 +131,7 @@ class DilutionLayer(nn.Module):
 
     @p_broadcast_dims.setter
     def p_broadcast_dims(self, axes: Axes) -> None:
-        self._p_broadcast_dims = _as_given("p_broadcast_dims", axes)
+        self._p_broadcast_dims = axes_as_given("p_broadcast_dims", axes)
         self._make_tables(self._device)
 
     @property
@@ -273,12 +274,6 @@ class DilutionLayer(nn.Module):
         if not self.training or self._limit == 0:
             return nn.Identity()
         raise wrong_value("training", "False for torch.jit.script: call eval() first", True)
-
-
-def _as_given(name: str, axes: Axes) -> Axes:
-    """Return one axis as an integer, which prints as it was written, and several as a tuple."""
-    numbers = axis_numbers(name, axes)
-    return numbers[0] if isinstance(axes, int) else numbers
 
 
 class QSD(DilutionLayer, nn.Dropout):
