@@ -63,7 +63,8 @@ def _rerouted(method: Callable[..., Any]) -> Callable[..., Any]:
             mode.alphas, mode.module = outside
 
     # Code of its own: torch's compiler keeps what it compiles by the code, and not much of it.
-    run.__code__ = run.__code__.replace(co_name=method.__name__)
+    made: Any = run
+    made.__code__ = made.__code__.replace(co_name=method.__name__)
     return run
 
 
