@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from math import nan
+from typing import Any
 
 import keras
 import numpy as np
@@ -54,6 +55,20 @@ def _evaluate(model: keras.Model, batches: list[Batch]) -> tuple[float, float]:
     return found["loss"], 1 - found.get("accuracy", nan)
 
 
+class Pass(keras.Model):
+    """A model as it is in training or in evaluation, whichever ``predict`` would choose.
+
+    ``predict`` is compiled: otherwise JAX compiles the loop of an LSTM again for every batch.
+    """
+
+    def __init__(self, model: keras.Model, training: bool) -> None:
+        super().__init__()
+        self.model, self.training = model, training
+
+    def call(self, x: Any) -> Any:
+        return self.model(x, training=self.training)
+
+
 def site_outputs(
     model: keras.Model,
 ) -> Callable[[Iterable[NDArray], bool], Iterator[list[NDArray]]]:
@@ -63,10 +78,7 @@ def site_outputs(
         if isinstance(layer, keras.layers.BatchNormalization):
             layer.trainable = False
     inner = keras.Model(model.input, [place.output for place in measured(model)])
-    # Each a model of its own, whose ``predict`` is compiled: otherwise JAX compiles the loop of an
-    # LSTM again for every batch.
-    x = keras.Input(batch_shape=model.input.shape, dtype=model.input.dtype)
-    passes = {masks: keras.Model(x, inner(x, training=masks)) for masks in (False, True)}
+    passes = {masks: Pass(inner, masks) for masks in (False, True)}
 
     def outputs(inputs: Iterable[NDArray], masks: bool) -> Iterator[list[NDArray]]:
         reset_state(model)
