@@ -127,7 +127,7 @@ class Repeats:
     >>> fresh = Repeats(2**-16)
     >>> n = fresh.samples(0.1, significance=1e-9, power=0.999)
     >>> n, fresh.detectable(n, significance=1e-9, power=0.999) <= 0.1
-    (479, True)
+    (205, True)
     """
 
     most: float

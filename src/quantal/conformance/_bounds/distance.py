@@ -30,7 +30,7 @@ class Kolmogorov:
     >>> dkw = Kolmogorov()
     >>> n = dkw.samples(0.01, significance=1e-9, power=0.999)
     >>> n, round(dkw.detectable(n, significance=1e-9, power=0.999), 6)
-    (276703, 0.01)
+    (276592, 0.01)
     """
 
     slack: float = 0.0

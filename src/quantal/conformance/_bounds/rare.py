@@ -27,7 +27,7 @@ class RareEvents:
     >>> rare = RareEvents(2.0**-17, size=2**17, cell=2.0**-16)
     >>> n = rare.samples(2.0**-17, significance=1e-9, power=0.999)
     >>> n, rare.detectable(n, significance=1e-9, power=0.999) <= 2.0**-17
-    (300, True)
+    (231, True)
     """
 
     rate: float

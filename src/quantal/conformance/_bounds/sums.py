@@ -151,7 +151,7 @@ class Coins:
     >>> signs = Coins()
     >>> n = signs.samples(0.1, significance=1e-9, power=0.999)
     >>> n, round(signs.detectable(n, significance=1e-9, power=0.999), 6)
-    (10383, 0.1)
+    (10531, 0.099995)
     """
 
     slack: float = 0.0
