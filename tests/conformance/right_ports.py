@@ -48,6 +48,18 @@ class OnlySingle(Port):
 
 
 @right
+class OnlyHalf(Port):
+    """A framework that has float16 and nothing else."""
+
+    dtypes = ("float16",)
+
+    def validate(self, x: Array, s: Settings) -> None:
+        super().validate(x, s)
+        if x.dtype != np.float16:
+            raise TypeError(f"x: expected float16. Received: {x.dtype}")
+
+
+@right
 class Lists(OnlyDouble):
     """Numbers are kept in lists, as Python has them; an adapter makes arrays of them again."""
 

@@ -9,7 +9,7 @@ from right_ports import RIGHT
 from quantal.conformance import names, run
 from quantal.conformance._registry import CHECKS
 
-CHANCY = {"vary-q", "unit-mean", "resolution", "calls-law"}
+CHANCY = {"vary-q", "unit-mean", "resolution", "calls-law", "drop-by-place", "size-by-place"}
 SLOW = {"no-repeats"}
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from quantal.conformance import _laws as laws
 from quantal.conformance._adapter import Settings
+from quantal.conformance._bounds import Proportion
 from quantal.conformance._finding import Finding
 from quantal.conformance._precision import is_half, roundoff, smallest, tolerance
 from quantal.conformance._registry import Trial
@@ -34,11 +35,11 @@ class Faults:
     alpha: tuple[float, ...] = (0.1, 0.2, 0.4, 1.0)
     mean: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2)
 
-    def of_rate(self, trial: Trial, law: Dilution, most: int) -> float:
+    def of_rate(self, trial: Trial, law: Dilution, test: Proportion, most: int) -> float:
         """Return the shift of P(c = 0) that so many units reveal."""
         scale = min(law.rate, law.retain)
         wanted = [fault * scale for fault in self.rate]
-        return laws.affordable(laws.drop_test(law), wanted, trial.significance, most)
+        return laws.affordable(test, wanted, trial.significance, most)
 
     def of_sizes(self, trial: Trial, law: Dilution, most: int) -> float:
         """Return the distance between laws that so many kept units reveal."""
@@ -74,9 +75,10 @@ class OneLaw:
 
     def drops(self, faults: Faults = SWEEP) -> Finding:
         """Ask whether P(c = 0) is the rate."""
-        stated = faults.of_rate(self.trial, self.law, MOST)
-        n = laws.drop_test(self.law).samples(stated, self.trial.significance)
-        return _drops(self.trial, f"{self}", self.law, self.units(n), stated)
+        test = laws.drop_test(self.law, smallest(self.exactness))
+        stated = faults.of_rate(self.trial, self.law, test, MOST)
+        n = test.samples(stated, self.trial.significance)
+        return _drops(self.trial, f"{self}", test, self.units(n), stated)
 
     def sizes(self, faults: Faults = SWEEP) -> Finding:
         """Ask whether kept coefficients follow their law."""
@@ -139,7 +141,8 @@ def values_of(
     Two questions that chance plays a part in, or one where kept coefficients are all alike.
     """
     exactness, kept = trial.subject.dtype if dtype is None else dtype, c[c != 0]
-    yield _drops(trial, where, law, c, COARSE.of_rate(trial, law, c.size))
+    test = laws.drop_test(law, smallest(exactness))
+    yield _drops(trial, where, test, c, COARSE.of_rate(trial, law, test, c.size))
     if laws.is_alike(law):
         yield _alike(trial, where, law, kept, exactness)
     else:
@@ -150,9 +153,9 @@ def values_of(
             yield _sizes(trial, where, law, kept, exactness, stated)
 
 
-def _drops(trial: Trial, where: str, law: Dilution, c: Floats, stated: float) -> Finding:
+def _drops(trial: Trial, where: str, test: Proportion, c: Floats, stated: float) -> Finding:
     dropped = int(np.count_nonzero(c == 0))
-    return trial.judge(f"P(c = 0), {where}", laws.drop_test(law), dropped, c.size, stated=stated)
+    return trial.judge(f"P(c = 0), {where}", test, dropped, c.size, stated=stated)
 
 
 def _sizes(

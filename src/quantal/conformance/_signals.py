@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from quantal.conformance._bounds import Largest, Mean, Overlapping, largest
+from quantal.conformance._bounds import Largest, Mean, Overlapping, Proportion, largest
 from quantal.conformance._laws import CELL, is_alike, kept_cdf
 from quantal.conformance._subject import Floats
 from quantal.dilution import Dilution
@@ -24,6 +24,7 @@ __all__ = [
     "Lagged",
     "Signal",
     "between_calls",
+    "large_test",
     "least_likely",
     "pair_test",
     "signals",
@@ -53,6 +54,21 @@ def signals(law: Dilution, c: Floats) -> list[Signal]:
         inner = (c > low) & (c <= high)
         made += [large, _standardised("middling", inner, levels[2] - levels[0], law.retain, kept)]
     return made
+
+
+def large_test(law: Dilution, rounding: float, smallest: float) -> Proportion | None:
+    """Return the test of how many kept coefficients are large; None where all are alike.
+
+    Rounding may move those that lie close to the middle across it, and make 0 of the small ones,
+    which are then not among the kept.
+    """
+    if (cuts := _cuts(law)) is None:
+        return None
+    middle = cuts[1][1]
+    ends = np.asarray([middle * (1 + rounding), middle * (1 - rounding), smallest])
+    fewest, most, left = 1 - kept_cdf(law, ends)
+    most = most / left
+    return Proportion((fewest + most) / 2, slack=4 * CELL + (most - fewest) / 2)
 
 
 def _standardised(

@@ -15,11 +15,11 @@ from quantal.conformance import _laws as laws
 from quantal.conformance._bounds import Largest, Proportion
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import DROPOUT, MAIN, PLAIN, UNIT_MEAN, VARY_P, VARY_Q
-from quantal.conformance._precision import blur
+from quantal.conformance._precision import is_half, roundoff, smallest
 from quantal.conformance._questions import MOST, OneLaw
 from quantal.conformance._registry import Trial, statistical
 from quantal.conformance._shapes import BATCH, SHAPES, shape_for
-from quantal.conformance._signals import signals
+from quantal.conformance._signals import large_test, signals
 from quantal.conformance._subject import Floats, Shape
 from quantal.dilution import Dilution
 
@@ -90,12 +90,11 @@ def _count(shape: Shape) -> int:
 
 
 def _test(
-    trial: Trial, shape: Shape, share: float, most: float
+    trial: Trial, shape: Shape, each: Proportion, most: float
 ) -> tuple[Largest[Proportion], float, int]:
-    """Return a test of hits with probability ``share``, its fault, and how many units it needs."""
-    slack = 4 * laws.CELL + blur(trial.subject.dtype)
-    test = Largest(Proportion(share, slack=slack), _count(shape))
-    wanted = [part * min(share, 1 - share) for part in SHARES]
+    """Return the test of a share in all places, its fault, and how many units it needs."""
+    test = Largest(each, _count(shape))
+    wanted = [part * min(each.expected, 1 - each.expected) for part in SHARES]
     stated = laws.affordable(test, wanted, trial.significance, int(most / PERIODS[-1]))
     return test, stated, test.samples(stated, trial.significance)
 
@@ -109,7 +108,8 @@ def drop_by_place(trial: Trial) -> Iterator[Finding]:
     """A unit is dropped with the same probability wherever it is."""
     for number, law in enumerate(FEW if trial.quick else LAWS):
         shape = shape_for(number, trial.quick)
-        test, stated, needed = _test(trial, shape, law.rate, MOST)
+        each = laws.drop_test(law, smallest(trial.subject.dtype), cells=4)
+        test, stated, needed = _test(trial, shape, each, MOST)
         c = _calls(trial, law, shape, needed)
         found = margins(c == 0, None, shape)
         yield by_place(trial, f"P(c = 0), {law}", test, found, stated)
@@ -124,12 +124,13 @@ def size_by_place(trial: Trial) -> Iterator[Finding]:
     """Kept coefficients are as large in one place as in another."""
     for number, law in enumerate(FEW if trial.quick else LAWS):
         shape = shape_for(number, trial.quick)
-        large = next((one for one in signals(law, np.ones(1)) if one.name == "large"), None)
-        if large is None:
+        dtype = trial.subject.dtype
+        rounding = roundoff(dtype) if is_half(dtype) else 0.0
+        each = large_test(law, rounding, smallest(dtype))
+        if each is None:
             continue
-        share = -large.low / (large.high - large.low)
         # A fifth to spare, since how many are kept is left to chance.
-        test, stated, needed = _test(trial, shape, share, MOST * law.retain / 1.2)
+        test, stated, needed = _test(trial, shape, each, MOST * law.retain / 1.2)
         c = _calls(trial, law, shape, int(1.2 * needed / law.retain))
         hit = signals(law, c)[1].values > 0
         found = margins(hit, c != 0, shape)
