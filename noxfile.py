@@ -28,13 +28,12 @@ class Part(NamedTuple):
     backend: str | None = None  # what pytest must not leave out
 
 
-# Compiling takes longer than what is compiled then runs. JAX's own tests do without this, and so
-# does the kit.
+# In tests compiling takes longer than what is compiled then runs, so JAX optimises little.
 COMPILE_LESS = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
 
 
 def _keras(backend: str) -> Part:
-    environment = {"KERAS_BACKEND": backend} | COMPILE_LESS
+    environment = {"KERAS_BACKEND": backend}
     paths = ("src/quantal/keras", "src/quantal/tensorflow", "tests/with_keras")
     return Part(paths, {"keras", backend}, environment, "keras")
 
@@ -43,11 +42,9 @@ def _keras(backend: str) -> Part:
 # installation proves what seven would.
 PARTS = {
     "examples": Part(
-        ("examples", "tests/examples", "benchmarks", "tests/benchmarks"),
-        environment=COMPILE_LESS,
-        backend="examples",
+        ("examples", "tests/examples", "benchmarks", "tests/benchmarks"), backend="examples"
     ),
-    "models": Part(("tests/models",), environment=COMPILE_LESS, backend="models"),
+    "models": Part(("tests/models",), backend="models"),
     "jax": Part(
         ("src/quantal/jax", "tests/with_jax"), {"jax", "flax", "equinox", "haiku"}, {}, "jax"
     ),
@@ -142,7 +139,7 @@ def _run_part(session: nox.Session, part: Part, *options: str) -> None:
     asked = ("--backend", part.backend) if part.backend else ()
     session.run(
         "pytest", "-n", "2", "--dist", "worksteal", *options, *asked, *part.paths,
-        env=ONE_THREAD | hide | part.environment,
+        env=ONE_THREAD | COMPILE_LESS | hide | part.environment,
     )  # fmt: skip
 
 
