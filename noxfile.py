@@ -72,6 +72,7 @@ ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "TF_NUM_INTRAOP_THREADS": "1",
     "TF_NUM_INTEROP_THREADS": "1",
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",  # more would start processes that import torch again
     # Some virtual machines announce AMX and stop at its first instruction (bfloat16 in torch).
     "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16",
 }

@@ -9,7 +9,6 @@ sys.path.insert(0, str(Path(__file__).parent))  # the models that stand beside t
 # Before anything imports TensorFlow: its C++ side writes to stderr while it is loaded.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import keras
 import pytest
 
 # No tests: collected, it would be imported under a second name.
@@ -17,10 +16,13 @@ collect_ignore = ["zoo.py", "gpu_placement.py"]
 
 
 def pytest_report_header() -> str:
-    return f"Keras {keras.__version__} on {keras.backend.backend()}"
+    # Without importing Keras, which the process that hands out the tests has no need of.
+    return f"Keras on {os.environ.get('KERAS_BACKEND', 'the backend of keras.json')}"
 
 
 @pytest.fixture
 def on_tensorflow() -> None:
+    import keras
+
     if keras.backend.backend() != "tensorflow":
         pytest.skip("about TensorFlow's own graphs: needs KERAS_BACKEND=tensorflow")

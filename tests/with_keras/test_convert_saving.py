@@ -127,7 +127,7 @@ def test_a_configuration_that_does_not_fit():
 def test_compiled_models_stay_compiled_in_files(tmp_path):
     model = sequence(layers.Dense(4), layers.Dropout(0.5), layers.Dense(1))
     for each in (model, MODELS["subclassed"]()):
-        each.compile(keras.optimizers.Adam(0.125), "mse")
+        each.compile(keras.optimizers.SGD(0.125, momentum=0.9), "mse")
         x = example(each)
         each.fit(x, numpy(each(x)), epochs=1, verbose=0)
         convert(each, 0.2).save(tmp_path / "model.keras")

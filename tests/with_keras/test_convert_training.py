@@ -70,7 +70,7 @@ def test_training(name, mode):
     model = MODELS[name]()
     x = example(model, 16)
     y = np.random.default_rng(1).normal(size=numpy(model(x)).shape).astype(np.float32)
-    model.compile(keras.optimizers.Adam(0.01), "mse", **MODES[mode])
+    model.compile(keras.optimizers.SGD(0.001, momentum=0.9), "mse", **MODES[mode])
     model.fit(x, y, epochs=1, batch_size=8, verbose=0)
     optimizer, slots = model.optimizer, [numpy(v) for v in model.optimizer.variables]
     convert(model, 0.2)
