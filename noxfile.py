@@ -112,7 +112,7 @@ def tests(session: nox.Session) -> None:
     if "conform" in wanted:
         # All checks take minutes where a framework compiles each shape; a release runs them all.
         only = [word for check in CONFORM for word in ("--only", check)]
-        session.run("quantal", "conform", "--installed", "--quick", *only)
+        session.run("quantal", "conform", "--installed", "--jobs", "2", "--quick", *only)
 
 
 @nox.session(default=False)
