@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,10 @@ nox.options.sessions = ["tests", "lint", "types"]
 # While one installs, which keeps a single core busy, another tests.
 nox.options.parallel = 2
 nox.options.allow_parallel = True
+
+# Some machines say that no bytecode is to be written. Each of the many processes that test would
+# then compile all modules of its frameworks anew, which takes longer than most tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 PROJECT = nox.project.load_toml("pyproject.toml")
 HIDE = str(Path(__file__).parent / "tests" / "hide")
