@@ -93,7 +93,8 @@ def is_random(rate: Rate) -> bool:
 
     What is no rate at all is not refused here.
     """
-    return isinstance(rate, jax.Array | Law) or (isinstance(rate, Real) and 0 < rate < 1)
+    number = rate.item() if isinstance(rate, np.ndarray) and rate.shape == () else rate
+    return isinstance(rate, jax.Array | Law) or (isinstance(number, Real) and 0 < number < 1)
 
 
 def mode(name: str, value: Any) -> bool | None:
