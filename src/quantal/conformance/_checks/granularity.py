@@ -45,7 +45,7 @@ GROUPED: tuple[tuple[Shape, Axes], ...] = (
     ((3, 4099, 2), (0, 2)), ((4099, 2, 3), (1, 2)), ((2, 60, 3, 70), (0, 2)),
     ((60, 2, 70, 3), (1, 3)), ((4099, 3), (1,)), ((3, 4099), (-2,)),
 )  # fmt: skip
-GROUPED_QUICK = ((SMALL, PAIR),)
+GROUPED_QUICK = (GROUPED[4],)
 
 
 def first(c: Floats, axes: Sequence[int]) -> Floats:

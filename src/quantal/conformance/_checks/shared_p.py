@@ -55,7 +55,7 @@ GROUPED: tuple[tuple[Shape, Axes], ...] = (
     ((4, 4099), (0,)), ((4099, 4), (-1,)), ((3, 2053, 2), (0, 2)), ((2053, 2, 3), (1, 2)),
     ((2, 3, 2053), (0, 1)), ((40, 4, 50), (1,)),
 )  # fmt: skip
-GROUPED_QUICK = ((SMALL, PAIR),)
+GROUPED_QUICK = (GROUPED[2],)
 LAWS = (
     LAW, VARY_Q, VARY_P, Dilution(0.3, 2.0, unit_mean=True), Dilution(0.8, 5.0),
     Dilution(0.2, 0.5), Dilution(0.6, 10.0, vary="p"), Dilution(0.4, 3.0, vary="q"),

@@ -43,7 +43,8 @@ class _Native(TensorFlowAdapter):
     def layer(
         self, *, seed: int, training: bool, rate: float, alpha: float, **settings: Any
     ) -> Callable[[Any], Any]:
-        rng = tf.random.Generator.from_seed(seed)
+        # Of from_seed(s), call k + 1 is call k of from_seed(s + 256): the seed is its counter.
+        rng = tf.random.Generator.from_key_counter(seed, counter=[0, 0], alg="philox")
         return lambda x: dilute(x, rate, alpha, rng=rng, training=training, **settings)
 
 
