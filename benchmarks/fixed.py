@@ -110,6 +110,7 @@ def _conformance(task: Task) -> list[Row]:
     rows = []
     for adapter in ("numpy",) if task.quick else installed():
         command = [sys.executable, "-m", "quantal.conformance", adapter, "--format", "json"]
+        command += ["--quick"] * task.quick
         start, before = time.perf_counter(), _cpu()
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         values = {"seconds": time.perf_counter() - start, "cpu": _cpu() - before}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from examples.comparison import Condition, conditions, measures
 from examples.figures import theory
@@ -12,6 +14,9 @@ from examples.figures.style import Row, compose, save
 from examples.records import Record, collect, under_way
 from examples.settings import Settings
 from quantal._errors import wrong_value
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["comparison", "draw", "of_experiments"]
 
@@ -31,20 +36,23 @@ def draw(
     dict
         The figures left out, and why.
     """
-    figures = {"figure-1": theory.densities(), "figure-A1": theory.mean_coefficients()}
+    figures: dict[str, Callable[[], Figure]] = {
+        "figure-1": theory.densities,
+        "figure-A1": theory.mean_coefficients,
+    }
     left_out = {}
     variants = _variants(records)
     for name, parts in FIGURES.items():
         drawn = {variant: _rows(own, parts) for variant, own in variants.items()}
         for variant, rows in drawn.items():
             if rows:
-                figures[f"{name}-{variant}"] = compose(rows)
+                figures[f"{name}-{variant}"] = partial(compose, rows)
         if not any(drawn.values()):
             left_out[name] = f"no finished runs of {' or '.join(parts)} for it"
     written = []
     for name in sorted(figures if only is None else (name for name in figures if name in only)):
         paths = [out / f"{name}.{kind}" for kind in ("png", "svg")]
-        save(figures[name], *paths)
+        save(figures[name](), *paths)
         written += paths
     return written, left_out
 

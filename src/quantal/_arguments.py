@@ -207,7 +207,8 @@ def _is_number(value: Any) -> bool:
 
 def _kind(value: Any) -> str:
     """Return the kind of an array's numbers, by the name that every framework has for it."""
-    name = str(getattr(value, "dtype", "")).rpartition(".")[2]
+    dtype = getattr(value, "dtype", "")
+    name = str(getattr(dtype, "name", dtype)).rpartition(".")[2]
     return name.rstrip("0123456789").removeprefix("b")  # bfloat16, too
 
 

@@ -13,8 +13,6 @@ a second kind of table then gives, for 16 bits, a threshold for 30-bit numbers a
 from __future__ import annotations
 
 import functools
-import os
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -25,6 +23,7 @@ from numpy.typing import NDArray
 from quantal._arguments import instance
 from quantal._beta import Floats
 from quantal._beta_cells import cell_moments
+from quantal._process_lock import ProcessLock
 from quantal.dilution import Dilution
 from quantal.keys import CELLS, LEVELS
 
@@ -72,20 +71,12 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 def _once(make: Callable[[Dilution], _Made]) -> Callable[[Dilution], _Made]:
     """Cache by dilution, and let threads that ask for the same table wait for one of them."""
     cached = functools.lru_cache(maxsize=256)(make)
-    lock = threading.Lock()
-
-    def renew() -> None:
-        nonlocal lock
-        lock = threading.Lock()
-
-    if hasattr(os, "register_at_fork"):
-        # The thread that holds the lock has no copy in the child, which would wait for ever.
-        os.register_at_fork(after_in_child=renew)
+    lock = ProcessLock()
 
     @functools.wraps(make)
     def made(dilution: Dilution) -> _Made:
         instance("dilution", dilution, Dilution, "a quantal.Dilution")
-        with lock:
+        with lock():
             return cached(dilution)
 
     return made

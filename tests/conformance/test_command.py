@@ -54,6 +54,7 @@ def test_failure_names_the_check_and_replays(
         (["quantal.conformance.adapters.numpy:nothing"], "nothing"),
         (["numpy", "--only", "nothing"], "only: expected names of checks"),
         (["numpy", "--budget", "2"], "budget: expected"),
+        (["numpy", "reference", "--jobs", "0"], "--jobs: expected 1 or more: 0"),
         (["numpy", "--report", "report.pdf"], "--report: expected"),
         ([], "no adapter was named"),
     ],
@@ -93,8 +94,9 @@ def test_several_adapters_and_one_report(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "report.md"
-    assert main(["numpy", "reference", *FAST, "--report", str(path)]) == 0
+    assert main(["numpy", "reference", *FAST, "--jobs", "2", "--report", str(path)]) == 0
     printed = capsys.readouterr().out
+    assert printed.index("numpy 0.1.0") < printed.index("reference 0.1.0")
     for name in ("numpy", "reference"):
         assert f"{name} 0.1.0: PASSED" in printed
         assert f"## {name} 0.1.0: PASSED" in path.read_text(encoding="utf-8")

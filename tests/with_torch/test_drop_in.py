@@ -24,6 +24,7 @@ MAKERS = {
 both = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 # torch 2.13 on its own account: forward-mode rules, nested tensors, eager quantization.
 pytestmark = [
+    pytest.mark.usefixtures("both_ways_back"),
     pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning"),
     pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated:DeprecationWarning"),

@@ -9,6 +9,8 @@ from torch import nn
 
 from quantal.torch import QSD, QSD1d, QSD2d, QSD3d, dilute
 
+pytestmark = pytest.mark.usefixtures("both_ways_back")
+
 PAIRS = [(QSD, nn.Dropout), (QSD1d, nn.Dropout1d), (QSD2d, nn.Dropout2d), (QSD3d, nn.Dropout3d)]
 SHAPES = {QSD: (1000,), QSD1d: (50, 20, 7), QSD2d: (50, 20, 3, 5), QSD3d: (50, 20, 2, 3, 2)}
 ALARM = 1e-6

@@ -14,9 +14,14 @@ from quantal import Dilution
 from quantal._granularity import coefficient_shapes
 from quantal.keys import LEVELS
 from quantal.table import table
-from quantal.torch import QSD, dilute
+from quantal.torch import QSD, _apply, dilute
+from quantal.torch._draws import draw
 from quantal.torch._private_api import Code
 from quantal.torch._random_bits import KeyOnCPU, KeyOnDevice, source
+
+pytestmark = pytest.mark.usefixtures("both_ways_back")
+
+FEW = _apply._FEW
 
 KEY = quantal.key(2**63 + 12345)
 HALF = [torch.float16, torch.bfloat16]
@@ -107,15 +112,17 @@ def test_the_streams_of_torch_follow_the_law(law, generator, p_dims):
     assert np.all(np.where(c > 0, law.cdf(c / slack - 1e-9), 0) - radius <= np.maximum(below, upto))
 
 
-def test_each_call_draws_its_row():
+def test_each_call_draws_its_row(monkeypatch):
     law = Dilution(0.3, 0.2)  # 19660.8 cells of 65536 are zero: four calls in five have one more
     torch.manual_seed(0)
     n = 4000
     layer, x = QSD(law.rate, law.alpha), torch.ones(1)
-    starts = []
+    starts, drawn = [], []
+    monkeypatch.setattr(_apply, "draw", lambda *args: drawn.append(draw(*args)) or drawn[0])
     for _ in range(n):
-        y = layer(x.requires_grad_())
-        starts.append(int(y.grad_fn.saved_tensors[1]))
+        drawn.clear()
+        layer(x)
+        starts.append(int(drawn[0].start))
     assert set(starts) == {2**15, 2**15 + 2**16}
     second = sum(start > 2**16 for start in starts)
     assert binomial_p_value(second, n, table(law).threshold / LEVELS) > ALARM
@@ -204,11 +211,13 @@ def test_rate_one_gives_zeros_even_for_infinite_inputs():
     [({}, 2), ({"generator": KEY}, 2), ({"p_broadcast_dims": 0}, 2), ({"inplace": True}, 2)],
     ids=str,
 )
-def test_two_bytes_an_element_are_kept_for_backward(options, most):
-    def kept(layer, dtype=torch.float32):
+def test_two_bytes_an_element_are_kept_for_backward(options, most, monkeypatch):
+    monkeypatch.setattr(_apply, "_FEW", FEW)
+
+    def kept(layer, dtype=torch.float32, shape=(256, 512)):
         sizes = []
         # Not a leaf, so that it may be overwritten.
-        x = torch.ones(256, 512, dtype=dtype, requires_grad=True) * 1
+        x = torch.ones(shape, dtype=dtype, requires_grad=True) * 1
         with torch.autograd.graph.saved_tensors_hooks(
             lambda t: sizes.append(t.nbytes) or t, lambda t: t
         ):
@@ -219,3 +228,5 @@ def test_two_bytes_an_element_are_kept_for_backward(options, most):
     assert kept(torch.nn.Dropout(0.2)) == 4  # or the comparison in the documentation is out of date
     assert 0 < kept(QSD(0.2, 0.2, **options)) <= most + one_number
     assert 0 < kept(QSD(0.2, 0.2, **options), torch.float16) <= most + one_number
+    # Where there are few, time is worth more: as many as dropout keeps.
+    assert kept(QSD(0.2, 0.2, **options), shape=(64, 64)) == 4

@@ -9,6 +9,8 @@ from torch.utils.checkpoint import checkpoint
 import quantal
 from quantal.torch import QSD, QSD2d, dilute
 
+pytestmark = pytest.mark.usefixtures("both_ways_back")
+
 P_DIMS = pytest.mark.parametrize("p_dims", [(), (0,)])
 
 

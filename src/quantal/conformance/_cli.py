@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +69,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--report", type=Path, metavar="FILE", help="also write a .txt, .md or .json file"
     )
     parser.add_argument("--installed", action="store_true", help="all built-in adapters there are")
+    parser.add_argument("--jobs", type=int, default=1, help="how many adapters to judge at once")
     parser.add_argument(
         "--device",
         help="judge an adapter of torch on this device (cuda, say), compare its bits with those"
@@ -87,6 +89,8 @@ def run_command(args: argparse.Namespace) -> int:
     try:
         if not specs:
             raise ValueError("no adapter was named; --list lists those built in")
+        if args.jobs < 1:
+            raise ValueError(f"--jobs: expected 1 or more: {args.jobs}")
         if args.report is not None and args.report.suffix not in _SUFFIXES:
             raise ValueError(f"--report: expected {', '.join(_SUFFIXES)}: {args.report}")
         reports = []
@@ -129,7 +133,7 @@ def _reports(specs: list[str], args: argparse.Namespace) -> Iterator[Report]:
     if len(specs) == 1:
         yield _here(specs[0], args)
         return
-    with tempfile.TemporaryDirectory() as cache:
+    with tempfile.TemporaryDirectory() as cache, ThreadPoolExecutor(args.jobs) as pool:
         # The libraries on JAX compile the same functions: the first does it for all.
         environment = {
             "JAX_COMPILATION_CACHE_DIR": cache,
@@ -137,8 +141,7 @@ def _reports(specs: list[str], args: argparse.Namespace) -> Iterator[Report]:
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
             **os.environ,
         }
-        for spec in specs:
-            yield _apart(spec, args, environment)
+        yield from pool.map(lambda spec: _apart(spec, args, environment), specs)
 
 
 def _here(spec: str, args: argparse.Namespace) -> Report:

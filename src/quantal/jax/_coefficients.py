@@ -16,7 +16,8 @@ from jax import lax
 from jax import numpy as jnp
 
 from quantal import table as host
-from quantal._arguments import instance, shape
+from quantal._arguments import broadcasts, instance, shape
+from quantal._errors import wrong_value
 from quantal.dilution import Dilution
 from quantal.jax import _random_bits as bits
 from quantal.keys import CELLS, Key
@@ -111,9 +112,13 @@ def coefficients(
     Array([0.6197041, 3.8779285, 0.       ], dtype=float32)
     """
     instance("dilution", dilution, Dilution, "a quantal.Dilution")
-    shapes = shape("mask_shape", mask_shape), None if p_shape is None else shape("p_shape", p_shape)
+    mask_shape = shape("mask_shape", mask_shape)
+    if p_shape is not None:
+        p_shape = shape("p_shape", p_shape)
+        if not broadcasts(p_shape, mask_shape):
+            raise wrong_value("p_shape", f"a shape that broadcasts to {mask_shape}", p_shape)
     table = table_on_device(OwnTable if p_shape is None else PSharedTable, dilution)
-    return _coefficients(bits.typed_key(key), table, *shapes)
+    return _coefficients(bits.typed_key(key), table, mask_shape, p_shape)
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3))  # also in eager code: one dispatch

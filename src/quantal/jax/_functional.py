@@ -73,7 +73,8 @@ def dilute(
     known = law.rate if isinstance(law, Dilution) else None
     identity = not training or known == 0
     if not (identity or _is_floating(x)):
-        raise wrong_type("x", FLOATING, getattr(x, "dtype", type(x)))
+        masked = isinstance(x, np.ma.MaskedArray)  # which JAX does not take
+        raise wrong_type("x", FLOATING, type(x) if masked else getattr(x, "dtype", type(x)))
     mask_shape, p_shape = coefficient_shapes(
         getattr(x, "shape", ()), broadcast_dims, p_broadcast_dims
     )
@@ -86,7 +87,8 @@ def dilute(
 
 
 def _is_floating(x: Any) -> bool:
-    return isinstance(x, jax.Array | np.ndarray) and jnp.issubdtype(x.dtype, jnp.floating)
+    array = isinstance(x, jax.Array | np.ndarray) and not isinstance(x, np.ma.MaskedArray)
+    return array and jnp.issubdtype(x.dtype, jnp.floating)
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4))  # also in eager code: one dispatch

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
@@ -18,8 +19,15 @@ def check_arrays(name: str, tree: Any) -> None:
     """Raise where something is no array or tree of arrays."""
     try:
         jax.eval_shape(lambda tree: tree, tree)
+        if any(_only_has_a_shape(leaf) for leaf in jax.tree.leaves(tree)):
+            raise TypeError
     except (TypeError, ValueError, OverflowError):
         raise wrong_type(name, "an array, or a tree of arrays", tree) from None
+
+
+def _only_has_a_shape(leaf: Any) -> bool:
+    array = isinstance(leaf, jax.Array | np.ndarray | np.generic) or hasattr(leaf, "__jax_array__")
+    return hasattr(leaf, "shape") and not array
 
 
 def mean_and_std(

@@ -93,7 +93,10 @@ def is_random(rate: Rate) -> bool:
 
     What is no rate at all is not refused here.
     """
-    return isinstance(rate, jax.Array | Law) or (isinstance(rate, Real) and 0 < rate < 1)
+    number: Any = rate.item() if isinstance(rate, np.ndarray) and rate.shape == () else rate
+    if isinstance(number, Real):
+        return 0 < number < 1  # type: ignore[operator] # too large for float(), maybe
+    return isinstance(rate, jax.Array | Law)
 
 
 def mode(name: str, value: Any) -> bool | None:

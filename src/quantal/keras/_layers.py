@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from quantal._arguments import axis_numbers
+from quantal._arguments import axis_numbers, flag
 from quantal._errors import wrong_type, wrong_value
 from quantal._granularity import Axes, coefficient_shapes
 from quantal.dilution import Dilution, Vary
@@ -134,7 +134,7 @@ class QSD(keras.layers.Dropout):
         self.dilution = dataclasses.replace(self._dilution, alpha=alpha)
 
     def call(self, inputs: Any, training: bool = False) -> Any:
-        if not training or self.rate == 0:
+        if not _trains(training) or self.rate == 0:
             return inputs
         source = Source(self.seed, self.seed_generator)
         axes = SharedAxes(self._shared_axes(inputs.shape), self.p_broadcast_dims)
@@ -146,8 +146,8 @@ class QSD(keras.layers.Dropout):
             return self.broadcast_dims  # the only case in which the rank may be unknown
         if getattr(shape, "rank", 0) is None:
             raise wrong_value("noise_shape", "None where the rank is unknown", self.noise_shape)
-        shape = tuple(shape)
-        noise = (1,) * (len(shape) - len(self.noise_shape)) + self.noise_shape
+        shape, given = tuple(shape), _noise_shape(self.noise_shape) or ()
+        noise = (1,) * (len(shape) - len(given)) + given
         if len(noise) > len(shape) or any(
             n not in (None, 1) and size is not None and n != size
             for n, size in zip(noise, shape, strict=True)
@@ -197,6 +197,20 @@ def alpha_to_json(alpha: float) -> float | str:
 def alpha_from_json(alpha: Any) -> Any:
     """Return the alpha of a configuration."""
     return math.inf if alpha == "inf" else alpha
+
+
+def _trains(training: Any) -> bool:
+    """Return whether a layer is called to train: what Keras takes for True or False will do."""
+    if training is None or isinstance(training, bool):  # nearly always
+        return bool(training)
+    try:
+        if isinstance(training, int) and training in (0, 1):  # as in the days of learning phases
+            return bool(training)
+        if training.shape == () and str(training.dtype).endswith("bool"):
+            return bool(training)
+    except Exception:  # no array, or one whose value is known only when a compiled function runs
+        pass
+    return flag("training", training)
 
 
 def _seed(seed: Any) -> Any:

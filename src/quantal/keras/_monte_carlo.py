@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import keras
 import numpy as np
 
 from quantal._arguments import flag
 from quantal._prediction import Prediction, count_of_draws, nothing_to_draw
+from quantal._process_lock import ProcessLock
+from quantal._switches import Switches
 from quantal.keras._layers import QSD
 from quantal.keras._reroute import DilutedCell, DilutedHeads, gate_masks, mixin_of, rates
 from quantal.keras._source_scan import NATIVE
@@ -19,6 +23,8 @@ from quantal.keras._swap import alphas
 from quantal.keras._walk import check_model, forget_traces, walk
 
 __all__ = ["masks_on", "predict_mc"]
+
+Methods = dict[str, Callable[..., Any]]
 
 
 @contextmanager
@@ -41,6 +47,11 @@ def masks_on(model: Any, *, native: bool = False) -> Iterator[Any]:
     ValueError
         If there is nothing in the model that would draw.
 
+    Notes
+    -----
+    A mode belongs to a model, not to a thread: while one thread is in this context, the others
+    see the masks too. Several may be in it at once, with the same ``native``.
+
     Examples
     --------
     >>> import keras
@@ -54,28 +65,50 @@ def masks_on(model: Any, *, native: bool = False) -> Iterator[Any]:
     """
     check_model(model)
     flag("native", native)
-    changed: list[tuple[Any, str]] = []
-
-    def change(layer: Any, method: str, into: Callable[..., Any]) -> None:
-        if method not in vars(layer):
-            vars(layer)[method] = into
-            changed.append((layer, method))
-
-    drawing = [node for node in walk(model) if _draws(node.layer, native)]
+    drawing = [node.layer for node in walk(model) if _draws(node.layer, native)]
     if not drawing:
         raise nothing_to_draw(native)
-    for node in drawing:
-        change(node.layer, "call", _in_training(node.layer))
-        for part in walk(node.layer):
-            for option in _silent(part.layer, native):
-                change(part.layer, f"get_{option}_mask", _ones(part.layer))
-    forget_traces(model)
+    wanted: dict[int, tuple[Any, Methods]] = {}
+    for layer in drawing:
+        wanted.setdefault(id(layer), (layer, {}))[1]["call"] = _in_training(layer)
+        for part in (node.layer for node in walk(layer)):
+            silent = {f"get_{option}_mask": _ones(part) for option in _silent(part, native)}
+            wanted.setdefault(id(part), (part, {}))[1].update(silent)
     try:
-        yield model
+        with _METHODS.set(wanted.values()):
+            forget_traces(model)
+            yield model
     finally:
-        for layer, method in changed:
-            del vars(layer)[method]
         forget_traces(model)
+
+
+_NAMES = ("call", "get_dropout_mask", "get_recurrent_dropout_mask")
+
+
+def _read_methods(layer: Any) -> Methods:
+    """Return the methods that a layer has itself, before those of its class."""
+    return {name: vars(layer)[name] for name in _NAMES if name in vars(layer)}
+
+
+def _write_methods(layer: Any, methods: Methods) -> None:
+    vars(layer).update(methods)
+    for name in _NAMES:
+        if name not in methods:
+            vars(layer).pop(name, None)
+
+
+_METHODS = Switches(_read_methods, _write_methods)
+_PREDICTING: WeakKeyDictionary[keras.Model, ProcessLock] = WeakKeyDictionary()
+_LOOKING_UP = ProcessLock()
+
+
+def _one_at_a_time(model: keras.Model) -> AbstractContextManager[Any]:
+    """Return the lock of a model: Keras lets one thread at a time predict with it.
+
+    On JAX its variables are empty meanwhile, and on no backend are seeds counted in one step.
+    """
+    with _LOOKING_UP():
+        return _PREDICTING.setdefault(model, ProcessLock(threading.RLock))()
 
 
 def predict_mc(
@@ -113,6 +146,10 @@ def predict_mc(
         ``mean`` and ``std``, NumPy arrays in the structure of the output. The standard deviation
         is that of a sample: divided by n − 1.
 
+    Notes
+    -----
+    Several threads may ask for predictions of one model: they are served one after another.
+
     Examples
     --------
     >>> import keras, numpy as np
@@ -127,7 +164,7 @@ def predict_mc(
     arguments = {"verbose": 0, **arguments}
     tree = keras.tree.map_structure
     kept = []
-    with masks_on(model, native=native):
+    with _one_at_a_time(model), masks_on(model, native=native):
         for count in range(1, n + 1):  # Welford's recurrence
             y = model.predict(x, **arguments)
             y = tree(keras.ops.convert_to_numpy, y if output is None else output(y))
@@ -165,13 +202,15 @@ def _silent(layer: Any, native: bool) -> list[str]:
 
 
 def _in_training(layer: Any) -> Callable[..., Any]:
-    call, signature = layer.call, inspect.signature(layer.call)
+    call = getattr(layer.call, "own_call", layer.call)  # if another context has changed it
+    signature = inspect.signature(call)
 
     def in_training(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
         bound.arguments["training"] = True
         return call(*bound.args, **bound.kwargs)
 
+    in_training.own_call = call  # type: ignore[attr-defined]
     return in_training
 
 

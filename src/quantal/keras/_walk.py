@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -51,9 +52,18 @@ def check_model(model: Any, kind: type = keras.layers.Layer) -> None:
 
 
 def forget_traces(model: Any) -> None:
-    """Have fit, evaluate and predict compile again: what they traced holds for other layers."""
+    """Have fit, evaluate and predict compile again: what they traced holds for other layers.
+
+    Another thread may be in one of them, so that a function gives way to a new one, not to None.
+    """
     for node in walk(model):
-        if isinstance(node.layer, keras.Model):
-            node.layer.train_function = None
-            node.layer.test_function = None
-            node.layer.predict_function = None
+        if not isinstance(node.layer, keras.Model):
+            continue
+        for kind in ("train", "test", "predict"):
+            make = getattr(node.layer, f"make_{kind}_function")
+            if getattr(node.layer, f"{kind}_function") is None:
+                continue
+            if "force" in inspect.signature(make).parameters:
+                make(force=True)
+            else:  # somebody's own
+                setattr(node.layer, f"{kind}_function", None)

@@ -7,6 +7,7 @@ import inspect
 import itertools
 import math
 import re
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -18,6 +19,7 @@ import keras
 import numpy as np
 
 from quantal._errors import wrong_value
+from quantal._process_lock import ProcessLock
 from quantal._selection import Place
 from quantal._watch import NativeMask, StackFrame, in_package
 from quantal.keras._backend import backend
@@ -32,6 +34,9 @@ _LAYERS = Path(inspect.getfile(keras.layers.Dropout)).parents[1]
 # Of Keras's own layers, those in these folders drop units; others draw for other ends.
 _DROPPING = tuple(str(_LAYERS / name) for name in ("regularization", "attention", "rnn", "core"))
 _FUNCTION = re.compile(r"(^|[._])dropout\w*$")
+
+# One thread at a time, since draws of QSD are counted where all layers come by.
+_WATCHING = ProcessLock(threading.RLock)
 
 
 def unknown_places(model: Any, example: Any, known: Iterable[Place]) -> list[Place]:
@@ -51,7 +56,7 @@ def unknown_places(model: Any, example: Any, known: Iterable[Place]) -> list[Pla
     """
     known = list(known)
     drawn: list[Any] = []
-    with put_back(model), _counting(drawn):
+    with _WATCHING(), put_back(model), _counting(drawn):
         for place in known:
             if place.site.alpha is None and not place.site.unreached:
                 place.how(math.inf)  # whose table is made at once

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from quantal._arguments import axis_numbers, flag
 from quantal._errors import FLOATING, wrong_type, wrong_value
 from quantal._granularity import Axes, coefficient_shapes
 from quantal.dilution import Dilution, Vary
@@ -82,12 +83,12 @@ def dilute(
     """
     dilution = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
     rng = checked_source(rng)
-    if not isinstance(training, bool | np.bool_):
-        raise wrong_type("training", "True or False", training)
-    if not training or dilution.rate == 0:
+    shared = axis_numbers("broadcast_dims", broadcast_dims)
+    p_shared = axis_numbers("p_broadcast_dims", p_broadcast_dims)
+    if not flag("training", training) or dilution.rate == 0:
         return x
     x = as_tensor(x)
-    mask_shape, p_shape = check_input(x, broadcast_dims, p_broadcast_dims)
+    mask_shape, p_shape = check_input(x, shared, p_shared)
     if dilution.rate == 1:
         return zeros(x)
     law = constants(dilution, p_shape is not None, x.device)
@@ -98,7 +99,7 @@ def as_tensor(x: Any) -> Tensor:
     """Return what TensorFlow can make a tensor of as one."""
     try:
         return tf.convert_to_tensor(x)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # a TypeError, or what somebody's own class raises
         raise wrong_type("x", FLOATING, type(x)) from None
 
 

@@ -56,7 +56,7 @@ def checked_source(rng: Any) -> Any:
         return rng
     try:
         seed = tf.convert_to_tensor(rng)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # a TypeError, or what somebody's own class raises
         raise wrong_type("rng", _SOURCES, rng) from None
     if not seed.dtype.is_integer or not seed.shape.is_compatible_with((2,)):
         raise wrong_type("rng", _SOURCES, rng)

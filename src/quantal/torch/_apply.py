@@ -23,6 +23,9 @@ from quantal.torch._tables import DeviceTables
 
 __all__ = ["apply_coefficients", "zeros"]
 
+_FEW = 2**16
+"""Up to so many units, to look up again costs more time than the memory that it spares is worth."""
+
 
 def apply_coefficients(
     x: Tensor,
@@ -58,6 +61,8 @@ def apply_coefficients(
         return _fused.multiply(x, tables, mask_shape, generator, inplace)
     if code is Code.EAGER:
         drawn = draw(tables, mask_shape, p_shape, source(generator, x.device, code))
+        if x.numel() <= _FEW:
+            return product(x, drawn.look_up(tables, code), inplace)
         return _Multiply.apply(x, tables, drawn, inplace)
     # The bare product: a compiler chooses for itself what to keep for the backward pass, and every
     # transform knows it.

@@ -7,13 +7,13 @@ again: `UnitDraw` two bytes a unit, `SharedDraw` one.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from quantal._process_lock import ProcessLock
 from quantal.keys import Key
 from quantal.torch._private_api import Code
 from quantal.torch._product import casts_apart
@@ -22,7 +22,7 @@ from quantal.torch._tables import DeviceTables
 
 __all__ = ["COUNTING", "Shape", "SharedDraw", "UnitDraw", "draw", "draw_by_key_in_graph"]
 
-COUNTING = threading.Lock()
+COUNTING = ProcessLock()
 """Held while the calls of a layer with a key are counted: of two threads, none draws as another."""
 
 
@@ -115,7 +115,7 @@ def draw_by_key_in_graph(
     """
     key = Key(word0, word1)
     if calls is not None:
-        with COUNTING:
+        with COUNTING():
             key = key.fold_in(int(calls))
             calls.add_(1)
     made = DeviceTables(*tables)

@@ -215,7 +215,7 @@ class DilutionLayer(nn.Module):
             return generator, self._calls if isinstance(generator, Key) else None
         refuse_recomputation(generator)
         if isinstance(generator, Key):
-            with COUNTING:
+            with COUNTING():
                 generator = generator.fold_in(self.calls)
                 self._count[...] += 1
         return generator, None

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from quantal._prediction import Prediction, count_of_draws, places_that_draw
+from quantal._switches import Switches
 from quantal.torch._find_sites import places
 from quantal.torch._private_api import flatten
 
@@ -51,35 +50,15 @@ def masks_on(model: Model, *, native: bool = False) -> Iterator[Model]:
     """
     drawing = {place.module for place in places_that_draw(places(model), native)}
     wanted = {m: m in drawing or _would_skip(m, drawing) for m in model.modules()}
-    _enter(wanted)
-    try:
+    with _MODES.set(wanted.items()):
         yield model
-    finally:
-        _leave(wanted)
 
 
-# For each module whose mode a context has set: its own mode, and the modes that the contexts want,
-# of which the last counts. Contexts of several threads need not end in the order they began.
-_OWN_MODE: WeakKeyDictionary[nn.Module, tuple[bool, list[dict[nn.Module, bool]]]]
-_OWN_MODE = WeakKeyDictionary()
-_SWITCHING = threading.Lock()
+def _set_mode(module: nn.Module, training: bool) -> None:
+    module.training = training
 
 
-def _enter(wanted: dict[nn.Module, bool]) -> None:
-    with _SWITCHING:
-        for module, mode in wanted.items():
-            _OWN_MODE.setdefault(module, (module.training, []))[1].append(wanted)
-            module.training = mode
-
-
-def _leave(wanted: dict[nn.Module, bool]) -> None:
-    with _SWITCHING:
-        for module in wanted:
-            own, contexts = _OWN_MODE[module]
-            contexts[:] = [other for other in contexts if other is not wanted]
-            module.training = contexts[-1][module] if contexts else own
-            if not contexts:
-                del _OWN_MODE[module]
+_MODES = Switches(lambda module: bool(module.training), _set_mode)
 
 
 def predict_mc(

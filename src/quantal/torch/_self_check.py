@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
-import threading
 import warnings
 from collections.abc import Sequence
 
@@ -13,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from quantal._process_lock import ProcessLock
 from quantal.keys import CELLS, key
 from quantal.torch import _launch
 from quantal.torch._private_api import without_modes
@@ -23,7 +23,7 @@ Words = NDArray[np.uint64]
 
 DEVICES = {"cuda"}  # which is also what torch calls ROCm
 _found: dict[torch.device, bool] = {}
-_lock = threading.Lock()
+_lock = ProcessLock()
 
 
 @functools.cache
@@ -48,7 +48,7 @@ def usable(device: torch.device) -> bool:
 def _try(device: torch.device) -> bool:
     if not installed(device) or capturing(device):  # where nothing can be compared
         return False
-    with _lock:
+    with _lock():
         if device not in _found:
             wrong = _difference(device)
             _found[device] = not wrong

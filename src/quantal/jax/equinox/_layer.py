@@ -155,5 +155,6 @@ class QSD(eqx.nn.Dropout):
 
 def _hashable(axes: Axes) -> Axes:
     """Return axes as a static field can hold them, since Equinox compares these."""
-    listed: Any = axes.tolist() if isinstance(axes, jax.Array | np.ndarray) else axes
+    array = isinstance(axes, jax.Array | np.ndarray) and hasattr(axes, "tolist")  # not so a key
+    listed: Any = axes.tolist() if array else axes  # type: ignore[union-attr]
     return tuple(listed) if isinstance(listed, list) else listed

@@ -7,7 +7,6 @@ to Haiku's own.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Any
 
 import haiku as hk
 
+from quantal._process_lock import ProcessLock
 from quantal._selection import Place, Selection
 from quantal.jax._jit_key import jit_key
 from quantal.jax._private_api import haiku_dropout
@@ -68,7 +68,7 @@ class Rerouting:
             self.outer._note(site)
 
 
-_lock = threading.Lock()
+_lock = ProcessLock()
 _users = 0
 
 
@@ -79,7 +79,7 @@ def rerouted(rerouting: Rerouting, key: Any) -> Iterator[None]:
     Functions that are compiled inside are kept apart by the key.
     """
     global _users
-    with _lock:
+    with _lock():
         _users += 1
         if _users == 1:
             haiku_dropout.replace(_dispatch)
@@ -89,7 +89,7 @@ def rerouted(rerouting: Rerouting, key: Any) -> Iterator[None]:
             yield
     finally:
         _running.reset(token)
-        with _lock:
+        with _lock():
             _users -= 1
             if _users == 0:
                 haiku_dropout.restore()

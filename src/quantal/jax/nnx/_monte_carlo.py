@@ -13,6 +13,7 @@ from jax import numpy as jnp
 
 from quantal._arguments import flag
 from quantal._prediction import Prediction, count_of_draws, places_that_draw
+from quantal._switches import Switches
 from quantal.jax._monte_carlo import check_arrays, mean_and_std
 from quantal.jax._random_bits import typed_key
 from quantal.jax.nnx._bridge import linen_module_in
@@ -38,6 +39,11 @@ def masks_on(model: Model, *, native: bool = False) -> Iterator[Model]:
     native : bool
         Whether to turn on Flax's own dropout too.
 
+    Notes
+    -----
+    A mode belongs to a model, not to a thread: while one thread is in this context, the others
+    see the masks too. Several may be in it at once, with the same ``native``.
+
     Examples
     --------
     >>> from quantal.jax.nnx import QSD
@@ -51,15 +57,16 @@ def masks_on(model: Model, *, native: bool = False) -> Iterator[Model]:
     layers = [place for place in places(model) if not place.site.unreached]
     every = [place.module for place in places_that_draw(layers, native)]
     drawing = [module for module in every if linen_module_in(module) is None]
-    before = [module.deterministic for module in drawing]
-    try:
-        for module in drawing:
-            module.deterministic = False
-        with _masks_on_in_linen(native) if len(drawing) < len(every) else nullcontext():
-            yield model
-    finally:
-        for module, mode in zip(drawing, before, strict=True):
-            module.deterministic = mode
+    in_linen = _masks_on_in_linen(native) if len(drawing) < len(every) else nullcontext()
+    with _MODES.set((module, False) for module in drawing), in_linen:
+        yield model
+
+
+def _set_mode(module: Any, deterministic: bool | None) -> None:
+    module.deterministic = deterministic
+
+
+_MODES = Switches(lambda module: module.deterministic, _set_mode)
 
 
 def predict_mc(
