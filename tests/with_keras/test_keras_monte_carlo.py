@@ -74,8 +74,7 @@ def test_predict_and_evaluate_are_traced_anew(arguments):
     model = sequence(layers.Dense(4, kernel_initializer="identity"), layer)
     model.compile("sgd", "mse", **arguments)
     x = np.ones((8, 6, 4), np.float32)
-    # Into the context and out of it again; and once more, but where a trace is compiled.
-    for _ in range(1 if arguments.get("jit_compile") else 2):
+    for _ in range(2):
         np.testing.assert_array_equal(model.predict(x, verbose=0), x)
         assert model.evaluate(x, x, verbose=0) == 0
         alone = QSD(0.5, 0.2, seed=1)
