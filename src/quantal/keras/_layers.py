@@ -206,7 +206,7 @@ def _trains(training: Any) -> bool:
     try:
         if isinstance(training, int) and training in (0, 1):  # as in the days of learning phases
             return bool(training)
-        if training.shape == () and str(training.dtype).endswith("bool"):
+        if training.shape == () and "bool" in str(training.dtype):  # torch.bool, <dtype: 'bool'>
             return bool(training)
     except Exception:  # no array, or one whose value is known only when a compiled function runs
         pass

@@ -39,7 +39,10 @@ def dilute(
     else:
         keys = from_seed(seed_and_calls)
     shared = p_shape is not None
-    arrays = tables.read() if tables else functional.constants(law, shared, x.device)
+    if tables is not None and tables.shared == shared:
+        arrays = tables.read()
+    else:  # no layer, or one whose units came to share p, or ceased to, after it was made
+        arrays = functional.constants(law, shared, x.device)
     return functional.multiply(x, functional.coefficients(arrays, mask_shape, p_shape, keys))
 
 
