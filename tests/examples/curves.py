@@ -25,7 +25,7 @@ PAPER = [name for name in EXPERIMENTS if name != "digits-mlp"]
 NARROW = {
     "wrn": ({"stem": 8, "widths": (8, 12, 16)}, 8, 80),
     "language": ({"vocabulary": 64, "units": 16, "steps": 10}, 20, 2020),
-    "reviews": ({"vocabulary": 80, "embedding": 8, "units": 12}, 12, 120),
+    "reviews": ({"vocabulary": 80, "embedding": 8, "units": 12, "steps": 40}, 12, 120),
     "lenet5": ({}, 16, 160),
     "mlp": ({}, 16, 160),
 }

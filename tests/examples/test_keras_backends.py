@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -29,50 +31,48 @@ for name, settings in json.loads(sys.argv[3]):
         train(run)
     print(json.dumps({"costs": run.watch.costs.tolist(), "metrics": run.metrics}))
 """
-
-
-def ran(
-    backend: str, out: Path, data: Path, runs: list[tuple[str, dict]], **environment: str
-) -> list[dict]:
-    command = [sys.executable, "-c", SCRIPT, str(out), str(data), json.dumps(runs)]
-    paths = [str(Path(__file__).parent), *sys.path]
-    settings = {"KERAS_BACKEND": backend, "PYTHONPATH": os.pathsep.join(paths)}
-    ended = subprocess.run(
-        command, env=os.environ | settings | environment, capture_output=True, text=True
-    )
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    return [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
-
-
+DIGITS: dict[str, int] = {"epochs": 1, "limit": 353}
 SMALL: list[tuple[str, dict]] = [
-    ("digits-mlp", {"epochs": 2, "limit": 353}),
+    ("digits-mlp", DIGITS | {"epochs": 2}),
     ("ptb-medium", {"epochs": 1, "limit": 1000}),
 ]
+# With JAX also on devices; a process is told once how many there are.
+SHARED = [("digits-mlp", DIGITS | {"devices": devices}) for devices in (1, 8)]
 
 
 @pytest.fixture(scope="module")
-def on_tensorflow(tmp_path_factory: pytest.TempPathFactory, data_folder: Path) -> list[dict]:
-    return ran("tensorflow", tmp_path_factory.mktemp("runs"), data_folder, SMALL)
+def ran(tmp_path_factory: pytest.TempPathFactory, data_folder: Path) -> Callable:
+    @cache
+    def on(backend: str) -> list[dict]:
+        pytest.importorskip(backend)
+        runs = SMALL + SHARED * (backend == "jax")
+        out = tmp_path_factory.mktemp(backend)
+        command = [sys.executable, "-c", SCRIPT, str(out), str(data_folder), json.dumps(runs)]
+        environment = {
+            "KERAS_BACKEND": backend,
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+            "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        }
+        ended = subprocess.run(
+            command, env=os.environ | environment, capture_output=True, text=True
+        )
+        assert ended.returncode == 0, ended.stderr[-2000:]
+        return [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
+
+    return on
 
 
 @pytest.mark.parametrize("backend", ["jax", "torch"])
-def test_every_backend_gives_the_same_costs(
-    backend: str, tmp_path: Path, data_folder: Path, on_tensorflow: list[dict]
-) -> None:
-    pytest.importorskip(backend)
-    found = ran(backend, tmp_path, data_folder, SMALL)
-    for one, expected in zip(found, on_tensorflow, strict=True):
+def test_every_backend_gives_the_same_costs(backend: str, ran: Callable) -> None:
+    for one, expected in zip(ran(backend)[: len(SMALL)], ran("tensorflow"), strict=True):
         np.testing.assert_allclose(one["costs"], expected["costs"], rtol=2e-5)
         np.testing.assert_allclose(
             list(one["metrics"][-1].values()), list(expected["metrics"][-1].values()), rtol=2e-5
         )
 
 
-def test_eight_devices_give_the_costs_of_one(tmp_path: Path, data_folder: Path) -> None:
-    pytest.importorskip("jax")
-    runs = [("digits-mlp", {"epochs": 1, "devices": devices, "limit": 353}) for devices in (1, 8)]
-    flags = "--xla_force_host_platform_device_count=8"
-    one, eight = ran("jax", tmp_path, data_folder, runs, XLA_FLAGS=flags)
+def test_eight_devices_give_the_costs_of_one(ran: Callable) -> None:
+    one, eight = ran("jax")[len(SMALL) :]
     np.testing.assert_allclose(eight["costs"], one["costs"], rtol=2e-5)
     np.testing.assert_allclose(
         list(eight["metrics"][-1].values()), list(one["metrics"][-1].values()), rtol=1e-4
