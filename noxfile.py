@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import nox
+import nox.command
 
 nox.needs_version = ">=2026.10.20"  # which can run sessions side by side
 nox.options.default_venv_backend = "venv"
@@ -111,14 +112,23 @@ def tests(session: nox.Session) -> None:
     if session.posargs and not set(session.posargs) <= {*PARTS, "conform"}:
         session.run("pytest", *session.posargs, env=ONE_THREAD)
         return
-    wanted = session.posargs or [*PARTS, "conform"]
-    for name in wanted:
-        if name != "conform":
-            _run_part(session, PARTS[name])
-    if "conform" in wanted:
-        # All checks take minutes where a framework compiles each shape; a release runs them all.
-        only = [word for check in CONFORM for word in ("--only", check)]
-        session.run("quantal", "conform", "--installed", "--jobs", "2", "--quick", *only)
+    failed = []  # known only at the end, so that one run tells of all
+    for name in session.posargs or [*PARTS, "conform"]:
+        try:
+            if name == "conform":
+                _conform(session)
+            else:
+                _run_part(session, PARTS[name])
+        except nox.command.CommandFailed:
+            failed.append(name)
+    if failed:
+        session.error(f"failed: {', '.join(failed)}")
+
+
+def _conform(session: nox.Session) -> None:
+    # All checks take minutes where a framework compiles each shape; a release runs them all.
+    only = [word for check in CONFORM for word in ("--only", check)]
+    session.run("quantal", "conform", "--installed", "--jobs", "2", "--quick", *only)
 
 
 @nox.session(default=False)
