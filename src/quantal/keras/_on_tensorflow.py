@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -39,6 +39,7 @@ def dilute(
     else:
         keys = from_seed(seed_and_calls)
     shared = p_shape is not None
+    arrays: Sequence[tf.Tensor]
     if tables is not None and tables.shared == shared:
         arrays = tables.read()
     else:  # no layer, or one whose units came to share p, or ceased to, after it was made
