@@ -15,11 +15,11 @@ from quantal._errors import wrong_type
 __all__ = ["check_arrays", "mean_and_std"]
 
 
-def check_arrays(name: str, tree: Any) -> None:
+def check_arrays(name: str, tree: Any, shapes_will_do: bool = False) -> None:
     """Raise where something is no array or tree of arrays."""
     try:
         jax.eval_shape(lambda tree: tree, tree)
-        if any(_only_has_a_shape(leaf) for leaf in jax.tree.leaves(tree)):
+        if not shapes_will_do and any(_only_has_a_shape(leaf) for leaf in jax.tree.leaves(tree)):
             raise TypeError
     except (TypeError, ValueError, OverflowError):
         raise wrong_type(name, "an array, or a tree of arrays", tree) from None

@@ -99,7 +99,7 @@ def predict_mc(
     n, key = count_of_draws(n, samples, output=output, call=call), typed_key(key)
     call = call or _call
     with masks_on(model, native=native) as drawing:
-        return Prediction(*_predict(drawing, x, key, n, call, output, samples))
+        return Prediction(*_predict(drawing, x, key, n, call, output, bool(samples)))
 
 
 def _call(model: Any, x: Any, key: jax.Array) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 from flax import linen as nn
 
 from quantal._arguments import flag, instance
+from quantal._errors import wrong_type
 from quantal._prediction import Prediction, count_of_draws, nothing_to_draw
 from quantal.jax._monte_carlo import check_arrays, mean_and_std
 from quantal.jax._random_bits import typed_key
@@ -102,7 +103,7 @@ def predict_mc(
     '1.3 ± 1.5'
     """
     check_module(module)
-    instance("variables", variables, Mapping, "a mapping of variables, as from module.init")
+    _check_variables(variables)
     check_arrays("x", x)
     native = flag("native", native)
     arrays = {name for name, value in kwargs.items() if _is_arrays(value)}
@@ -130,6 +131,14 @@ class _Static:
 def _is_arrays(value: Any) -> bool:
     leaves = jax.tree.leaves(value)
     return bool(leaves) and all(isinstance(leaf, jax.Array | np.ndarray) for leaf in leaves)
+
+
+def _check_variables(variables: Any) -> None:
+    expected = "a mapping of variables, as from module.init"
+    instance("variables", variables, Mapping, expected)
+    for name, collection in variables.items():
+        if not isinstance(name, str) or not isinstance(collection, Mapping):
+            raise wrong_type("variables", expected, variables)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4, 5))
