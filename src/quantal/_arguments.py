@@ -20,6 +20,7 @@ from quantal._errors import wrong_type, wrong_value
 __all__ = [
     "array",
     "axes",
+    "axes_as_given",
     "axis_numbers",
     "broadcasts",
     "flag",
@@ -151,6 +152,18 @@ def axis_numbers(name: str, value: Any) -> tuple[int, ...]:
     if any(abs(axis) >= 2**31 for axis in found):
         raise wrong_value(name, expected, value)
     return tuple(found)
+
+
+def axes_as_given(name: str, value: Any) -> int | tuple[int, ...]:
+    """Return one axis as an integer, which prints as it was written, and several as a tuple.
+
+    Examples
+    --------
+    >>> axes_as_given("broadcast_dims", 2), axes_as_given("broadcast_dims", [2])
+    (2, (2,))
+    """
+    numbers = axis_numbers(name, value)
+    return numbers[0] if isinstance(value, int) else numbers
 
 
 def floats(name: str, value: Any, expected: str = "numbers") -> NDArray[np.float64]:

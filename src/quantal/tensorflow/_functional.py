@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from quantal._arguments import axis_numbers, flag
+from quantal._arguments import axes_as_given, flag
 from quantal._errors import FLOATING, wrong_type, wrong_value
 from quantal._granularity import Axes, coefficient_shapes
 from quantal.dilution import Dilution, Vary
@@ -83,8 +83,8 @@ def dilute(
     """
     dilution = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
     rng = checked_source(rng)
-    shared = axis_numbers("broadcast_dims", broadcast_dims)
-    p_shared = axis_numbers("p_broadcast_dims", p_broadcast_dims)
+    shared = axes_as_given("broadcast_dims", broadcast_dims)
+    p_shared = axes_as_given("p_broadcast_dims", p_broadcast_dims)
     if not flag("training", training) or dilution.rate == 0:
         return x
     x = as_tensor(x)

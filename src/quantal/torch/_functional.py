@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
-from quantal._arguments import axis_numbers, flag
+from quantal._arguments import axes_as_given, flag
 from quantal._errors import FLOATING, wrong_type, wrong_value
 from quantal._granularity import Axes, coefficient_shapes
 from quantal.dilution import Dilution, Vary
@@ -21,7 +21,6 @@ from quantal.torch._special_tensors import has_its_own_way, in_its_own_way
 from quantal.torch._tables import DeviceTables, tables, tables_in_graph
 
 __all__ = [
-    "axes_as_given",
     "check_axes",
     "check_generator",
     "check_input",
@@ -126,12 +125,6 @@ def check_input(
     if not x.is_floating_point():
         raise wrong_type("x", FLOATING, x.dtype)
     return coefficient_shapes(x.shape, broadcast_dims, p_broadcast_dims)
-
-
-def axes_as_given(name: str, axes: Axes) -> Axes:
-    """Return one axis as an integer, which prints as it was written, and several as a tuple."""
-    numbers = axis_numbers(name, axes)
-    return numbers[0] if isinstance(axes, int) else numbers
 
 
 def number(value: Any) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from quantal._arguments import flag
+from quantal._arguments import axes_as_given, flag
 from quantal._errors import wrong_type, wrong_value
 from quantal._granularity import Axes
 from quantal.dilution import Dilution, Vary
@@ -18,7 +18,6 @@ from quantal.keys import Key, _integer
 from quantal.torch._apply import apply_coefficients, zeros
 from quantal.torch._draws import COUNTING
 from quantal.torch._functional import (
-    axes_as_given,
     check_axes,
     check_generator,
     check_input,
