@@ -51,10 +51,13 @@ def test_readme_says_what_the_records_say():
     said = " ".join((ROOT / "README.md").read_text().split())
     assert len(qsd.runs) == len(dropout.runs) == 8
 
-    def medians(measure):
-        return (number(quartiles([*c.scores(measure).values()])[1]) for c in (qsd, dropout))
+    def medians(measure, *of):
+        return (number(quartiles([*c.scores(measure).values()])[1]) for c in of or (qsd, dropout))
 
     test = qsd.against(dropout, "test_cost")
     cost = "test cost comes out at {} against dropout's {}".format(*medians("test_cost"))
     assert f"{cost} (Z = {test.z:.2f}, P = {test.p:.2g};" in said
     assert "error does not get lower: {} against {}.".format(*medians("test_error")) in said
+    alone = medians("test_cost", of["dist-p", 0.2, 0.2], of["dist-q", 0.2, 0.2])
+    words = "cost is {} where only p varies, and {} where only the size does.".format(*alone)
+    assert words in said
