@@ -142,10 +142,11 @@ def oldest(session: nox.Session) -> None:
         optional = PROJECT["project"]["optional-dependencies"]
         # A framework's own lowest versions may ask for a newer NumPy than the core does.
         declared = [line for extra in sorted(part.sees) for line in optional[extra]]
-        declared = declared or PROJECT["project"]["dependencies"]
+        declared = declared or PROJECT["project"]["dependencies"] + optional["plot"]
         lowest = [line.replace(">=", "==") for line in declared if not line.startswith("quantal[")]
         tools = nox.project.dependency_groups(PROJECT, "test")
-        session.install("--no-compile", "-e", ".", *lowest, *tools)
+        # JAX needs flatbuffers to write what it exports, and does not ask for it.
+        session.install("--no-compile", "-e", ".", *lowest, *tools, "flatbuffers")
         # What old versions find deprecated in each other is not ours to mend.
         _run_part(session, part, "-W", "ignore::DeprecationWarning")
 

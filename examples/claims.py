@@ -67,6 +67,8 @@ class Claim:
         Its Z.
     claimed : bool
         False where the paper says nothing, and what is seen is told all the same.
+    is_main : bool
+        Whether it is what the paper is about: QSD scores better than dropout.
     """
 
     experiment: str
@@ -79,6 +81,7 @@ class Claim:
     z: str = ""
     bound: float = 0.0
     claimed: bool = True
+    is_main: bool = False
 
 
 def _scores(plan: Experiment) -> list[Claim]:
@@ -98,6 +101,7 @@ def _scores(plan: Experiment) -> list[Claim]:
                     Quantity(f"test_{finding.measure}"),
                     paper=f"{finding.value:g} against {base.value:g}",
                     z=f"{finding.z:g}",
+                    is_main=True,
                 )
             )
     return found

@@ -21,17 +21,23 @@ __all__ = ["page"]
 _HEAD = """\
 # Results
 
-Made from the records in `{runs}` by `python -m examples report {runs} --page {page}`: no number \
-of ours is typed. {counts}
+This page is made from the records in `{runs}` by \
+`python -m examples report {runs} --page {page}`. None of our numbers is typed by hand. {counts}
 
-A claim is *reproduced* if runs like the paper's ({n} of each condition, all epochs, all data) \
-show it, by the paper's own test, with P < 0.05; *partly*, if they show it without that \
-certainty, or if there are fewer of them, or shorter ones; *not*, if they show something else. \
-Where the paper sees no difference, P < 0.05 is *not*. Runs of less than {least:.0%} of the \
-epochs are not judged. Z is that of the unpaired Wilcoxon rank-sum test without correction for \
-ties, and is positive where what is named first is the lower; {n} runs against {n} that do not \
-overlap give 3.36. A run's score is the mean of its last 3 evaluations. The time is that of all \
-runs that a line compares, on a machine that did other work beside."""
+How to read the verdicts:
+
+- **reproduced**: runs like the paper's ({n} of each condition, all epochs, all data) show the \
+effect, with P < 0.05 in the paper's own test.
+- **partly**: the runs show it, but with P ≥ 0.05, or there are fewer or shorter runs than in the \
+paper.
+- **not**: the runs show something else. Where the paper reports no difference, that is any \
+difference with P < 0.05.
+- **not run**: there are no runs, or they have less than {least:.0%} of the paper's epochs.
+
+The test is the unpaired Wilcoxon rank-sum test without a correction for ties. Z is positive when \
+the condition named first is lower; if {n} runs against {n} do not overlap at all, Z is 3.36. The \
+score of a run is the mean of its last 3 evaluations. Times are the sum over all runs that a row \
+compares, on a machine that was doing other work as well."""
 _NOTHING = ("", "–")
 _ORDER = ("not", "worse", "partly", "reproduced", "better", "no difference seen", "not run")
 
@@ -50,13 +56,10 @@ def page(records: Records, runs: Path, path: Path, pictures: dict[str, list[Path
     """
     found = conditions([*records, *under_way(records)])
     judged = judge(found)
-    counts = Counter(one.verdict for one in judged if one.claim.claimed)
-    said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _ORDER if counts[verdict])
     head = _HEAD.format(
-        runs=runs.as_posix(), page=path.as_posix(), n=RUNS, least=LEAST,
-        counts=f"Of {sum(counts.values())} claims: {said}.",
-    )  # fmt: skip
-    parts = [head, *_disagreements(judged)]
+        runs=runs.as_posix(), page=path.as_posix(), n=RUNS, least=LEAST, counts=_counted(judged)
+    )
+    parts = [head, *_disagreements(judged), *_in_short(judged)]
     for name, plan in EXPERIMENTS.items():
         if plan.findings:
             own = {settings: c for settings, c in found.items() if settings.experiment == name}
@@ -66,6 +69,29 @@ def page(records: Records, runs: Path, path: Path, pictures: dict[str, list[Path
             parts += [f"![{picture.stem}]({picture.as_posix()})" for picture in shown]
     parts += _machine(records)
     return "\n\n".join(parts) + "\n"
+
+
+def _counted(judged: Sequence[Judgement]) -> str:
+    """Say how many claims came to each verdict."""
+    counts = Counter(one.verdict for one in judged if one.claim.claimed)
+    return (
+        f"Of the paper's {sum(counts.values())} claims that are listed here, "
+        f"{counts['reproduced']} are reproduced, {counts['partly']} partly and {counts['not']} "
+        f"not; {counts['not run']} have not been run."
+    )
+
+
+def _in_short(judged: Sequence[Judgement]) -> Iterator[str]:
+    """Yield the paper's main claim, QSD below dropout, for each experiment that was run."""
+    lines = [
+        f"- {EXPERIMENTS[one.claim.experiment].title}, {one.claim.text}: {one.ours} (paper: "
+        f"{one.claim.paper}), Z = {one.z}, n = {one.n}: **{one.verdict}**"
+        for one in judged
+        if one.claim.is_main and one.verdict != "not run"
+    ]
+    if lines:
+        yield "## The main claims"
+        yield "\n".join(lines)
 
 
 def _disagreements(judged: Sequence[Judgement]) -> Iterator[str]:
@@ -146,6 +172,9 @@ def _command(several: Sequence[Condition]) -> str:
     line += "".join(f" --{name.replace('_', '-')}" for name, on in flags.items() if on)
     line += "" if own.variant is None else f" --variant {own.variant}"
     line += "" if own.epochs == own.plan.epochs else f" --epochs {own.epochs}"
+    line += "" if own.limit is None else f" --limit {own.limit}"
+    line += "" if own.precision == "float32" else f" --precision {own.precision}"
+    line += "" if own.stream == "native" else f" --stream {own.stream}"
     return f"{line} --seeds {seeds}"
 
 

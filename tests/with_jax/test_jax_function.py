@@ -236,7 +236,7 @@ def test_recomputation_gives_the_same_gradient():
 
 
 def test_a_key_is_used_once():
-    x = jnp.ones((4, 8))
+    x = jnp.ones((3, 8))  # JAX 0.8 does not look at what it traced before, for another test
     with jax.debug_key_reuse(True):
         key = jax.random.key(0)
         draw(x, key)
