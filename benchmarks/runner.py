@@ -55,6 +55,7 @@ SUITES = {
     "training": Suite("benchmarks.training", _NATIVE, processes=1, on_gpu=True),
     "memory": Suite("benchmarks.memory", _NATIVE, runs=1, processes=1, memory="returned"),
     "fixed": Suite("benchmarks.fixed", runs=1, processes=1),
+    "schedule": Suite("benchmarks.schedule", _EVERY, runs=1, processes=1, memory="default"),
     "law": Suite("benchmarks.law", ("numpy", *_EVERY), runs=1, processes=1),
     "breakdown": Suite("benchmarks.breakdown", _NATIVE, runs=1, processes=1),
 }

@@ -133,6 +133,14 @@ BARS = (
         unit="s",
     ),
     Bar(
+        "schedule",
+        "A new law in a step, the worst of frameworks and rates: CPU time that it adds",
+        {},
+        "law",
+        0.005,
+        unit="s",
+    ),
+    Bar(
         "fixed",
         "Importing quantal, beyond NumPy and SciPy",
         {"group": "fresh", "name": "quantal"},

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 __all__ = [
-    "COST", "DEFAULT_MEMORY", "FRESH", "HOW", "KNEES", "LAW", "MEMORY", "NAMES", "OWN", "TRAINING",
-    "WHY",
+    "COST", "DEFAULT_MEMORY", "FRESH", "HOW", "KNEES", "LAW", "MEMORY", "NAMES", "OWN", "SCHEDULE",
+    "TRAINING", "WHY",
 ]  # fmt: skip
 
 NAMES = {
@@ -93,6 +93,12 @@ With glibc's own ways, large blocks go back to the kernel after every step, whic
 anew: the same cost for every candidate, so ratios move towards 1, most of all where the rest is
 cheap. A training loop that allocates its other arrays in the same process sees something between
 the two tables."""
+
+SCHEDULE = """\
+A layer on 64 × 256 in float32, called eagerly (in JAX by a compiled function, with
+`quantal.jax.law`); CPU time, medians of 80 steps. Each step has an alpha, or a rate, that no step
+before it had, so that a table is made; the law is then kept for another step, with which it is
+compared. At a lower rate there are more cells to fill."""
 
 TRAINING = """\
 The examples' own models and steps, on one batch of noise of the right shape, against the same

@@ -8,7 +8,7 @@ from benchmarks.report import notes
 from benchmarks.report.markdown import number, ratio, table, time
 from benchmarks.store import Result
 
-__all__ = ["breakdown", "fixed", "law", "memory", "training"]
+__all__ = ["breakdown", "fixed", "law", "memory", "schedule", "training"]
 
 
 def training(result: Result) -> list[str]:
@@ -82,6 +82,20 @@ def fixed(result: Result) -> list[str]:
         "The conformance kit, a process for each adapter:",
         table(["adapter", "checks passed", "time", "CPU time"], kit),
     ]
+
+
+def schedule(result: Result) -> list[str]:
+    """Return what a new law adds to a step."""
+    lines = [
+        [
+            notes.NAMES[row.what["framework"]],
+            str(row.what["rate"]),
+            row.what["new"],
+            *(time(row.values[name]) for name in ("step", "law")),
+        ]
+        for row in result.rows
+    ]
+    return [notes.SCHEDULE, table(["framework", "rate", "new", "step", "a new law adds"], lines)]
 
 
 def law(result: Result, limit: float) -> list[str]:

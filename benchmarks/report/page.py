@@ -61,6 +61,7 @@ def text(results: Results, plots_in: str) -> str:
         "training": ("A training step", other_tables.training),
         "memory": ("Memory", other_tables.memory),
         "fixed": ("Fixed costs", other_tables.fixed),
+        "schedule": ("A new law in each step", other_tables.schedule),
         "law": ("Who draws the right law", lambda result: _law(result, plots_in)),
     }
     for suite, (title, section) in sections.items():

@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import numbers
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
+from decimal import Decimal
 from typing import Any, TypeVar
 
 import numpy as np
@@ -33,6 +34,9 @@ __all__ = [
 ]
 
 _Kind = TypeVar("_Kind")
+
+# Python counts them out as integers, or would if they were not empty, but nobody means that.
+_NO_NUMBERS = (str, bytes, bytearray, memoryview, Mapping)
 
 
 def number(name: str, value: Any, expected: str) -> float:
@@ -65,7 +69,7 @@ def integer(name: str, value: Any, expected: str, low: int, below: int) -> int:
     3
     """
     try:
-        if isinstance(value, bool | np.bool_):
+        if _is_boolean(value):
             raise TypeError
         found = operator.index(value)
     except Exception:  # a TypeError, or what somebody's own class raises
@@ -114,6 +118,8 @@ def shape(name: str, value: Any) -> tuple[int, ...]:
     ValueError: shape: expected a size of at least 0, or several. Received: shape=-1
     """
     expected = "a size of at least 0, or several"
+    if isinstance(value, Set):  # which has no order
+        raise wrong_type(name, expected, value)
     sizes = _integers(name, value, expected, 64)
     # NumPy can address no more, with eight bytes an element.
     if any(size < 0 for size in sizes) or _product(sizes) >= 2**60:
@@ -170,7 +176,10 @@ def floats(name: str, value: Any, expected: str = "numbers") -> NDArray[np.float
     """Return numbers, in whatever nesting, as an array of float64."""
     try:
         given = np.asarray(value)
-        if given.dtype.kind not in "fiuO":  # an O is a Fraction, or a large integer
+        if given.dtype.kind not in "fiuO" or isinstance(value, _NO_NUMBERS):
+            raise TypeError
+        # An O is a Fraction, or a large integer; of a None NumPy would make a NaN.
+        if given.dtype.kind == "O" and not all(_is_real(each) for each in given.flat):
             raise TypeError
         return given.astype(np.float64)
     except Exception:  # whatever an object of somebody's own class raises
@@ -197,9 +206,12 @@ def broadcasts(smaller: tuple[int, ...], larger: tuple[int, ...]) -> bool:
 def _integers(name: str, value: Any, expected: str, most: int) -> list[int]:
     """Return one or several integers; of more than ``most``, only one more."""
     try:
-        single = not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0
+        ndim = getattr(value, "ndim", 1)
+        single = not isinstance(value, Iterable) or ndim == 0
+        if isinstance(value, _NO_NUMBERS) or ndim > 1:
+            raise TypeError
         listed = [value] if single else list(itertools.islice(value, most + 1))
-        if any(isinstance(each, bool | np.bool_) for each in listed):
+        if any(_is_boolean(each) for each in listed):
             raise TypeError
         found = [operator.index(each) for each in listed]
     except Exception:  # a TypeError, or what an array of another framework raises
@@ -211,18 +223,29 @@ def _integers(name: str, value: Any, expected: str, most: int) -> list[int]:
 
 def _is_number(value: Any) -> bool:
     """Return whether a value is a real number, or an array without axes that holds one."""
-    if isinstance(value, bool | np.bool_):  # a Real to Python, but rate=True is always a mistake
+    if _is_boolean(value):  # a Real to Python, but rate=True is always a mistake
         return False
     if isinstance(value, numbers.Real):
         return True
     return getattr(value, "shape", None) == () and _kind(value) in ("float", "int", "uint")
 
 
+def _is_boolean(value: Any) -> bool:
+    """Return whether a value is True or False, also as an array: integers to Python and torch."""
+    if type(value) is int:  # nearly always
+        return False
+    return isinstance(value, bool | np.bool_) or _kind(value) == "bool"
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, numbers.Real | Decimal) and not isinstance(value, bool)
+
+
 def _kind(value: Any) -> str:
     """Return the kind of an array's numbers, by the name that every framework has for it."""
     dtype = getattr(value, "dtype", "")
-    name = str(getattr(dtype, "name", dtype)).rpartition(".")[2]
-    return name.rstrip("0123456789").removeprefix("b")  # bfloat16, too
+    name = str(getattr(dtype, "name", dtype)).rpartition(".")[2].rstrip("0123456789")
+    return "float" if name == "bfloat" else name
 
 
 def _product(sizes: list[int]) -> int:

@@ -165,10 +165,10 @@ def _log_complement(log_f: Floats) -> Floats:
 
 
 def _log_tails(a: float, b: float, p: Floats) -> tuple[Floats, Floats]:
-    """Return the logarithms of both tails, the smaller one by itself: 1 − F loses its digits."""
+    """Return the logarithms of both tails; the upper one by itself where 1 − F loses digits."""
     below = special.betainc(a, b, p)
     above = 1 - below
-    most = below > 0.5
+    most = below > 0.99  # not as soon as it could be: where b is small, betaincc is slow
     above[most] = special.betaincc(a, b, p[most])
     tiny = np.finfo(float).tiny
     return np.log(np.maximum(below, tiny)), np.log(np.maximum(above, tiny))

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from scipy import special
 
@@ -37,14 +36,14 @@ def cell_moments(a: float, b: float, cells: int, *powers: int) -> list[Floats]:
     """
     x_at = log_odds(a, b)
     x = _at_centres(x_at, cells)
-    found = [np.empty(cells) for _ in powers]
-    gaps = [_means_from_centres(x, start, powers, found) for start in range(0, cells, _PART)]
-    apart = _cells_apart(x, np.concatenate(gaps))
+    found = [x, *(np.empty(cells) for _ in powers[1:])]  # the first in the place of x
+    apart = _cells_apart(cells, _means_from_centres(x, powers, found))
     for power, means in zip(powers, found, strict=True):
         means[apart] = _means_one_by_one(x_at, a, b, power, apart, cells)
         _correct_total(means, cells * _moment(a, b, power))
-        if not np.all(means[1:] >= means[:-1]):  # to look costs less than to mend
-            np.maximum.accumulate(means, out=means)
+        falls = np.flatnonzero(means[1:] < means[:-1])
+        if falls.size:  # by rounding, close to p = 1; to mend all would cost more than to look
+            np.maximum.accumulate(means[falls[0] :], out=means[falls[0] :])
         if means[0] < 0 or means[-1] > 1:
             np.clip(means, 0, 1, out=means)
     return found
@@ -93,6 +92,7 @@ class _Plan(NamedTuple):
     knots: Floats
     steps: tuple[int, ...]  # from knot to knot, in each octave of distances
     begins: NDArray[np.intp]  # of the octaves, in the knots
+    windows: tuple[NDArray[np.intp], ...]  # the knots about each interval, in each octave
 
     def too_steep(self, x: Floats) -> bool:
         """Whether log-odds run through all that matters in a few knots: no polynomial follows."""
@@ -105,14 +105,13 @@ class _Plan(NamedTuple):
         """Fill in the centres of the cells, from the values at the knots; some more may follow."""
         ends = min(_ENDS, self.cells)
         centres[:ends] = values[:ends]
-        begin, start = ends, _ENDS
-        for step in self.steps:
-            intervals = _intervals(self.cells, start, step)
-            windows = sliding_window_view(values[begin : begin + intervals + 7], 8)
+        start = _ENDS
+        for step, windows in zip(self.steps, self.windows, strict=True):
+            intervals = len(windows)
             octave = centres[start : start + intervals * step].reshape(intervals, step)
             # Not with @, whose threads would not survive a fork.
-            np.einsum("ik,kj->ij", windows, _weights(step), out=octave)
-            begin, start = begin + intervals + 7, 2 * start
+            np.einsum("ik,kj->ij", values[windows], _weights(step), out=octave)
+            start *= 2
 
 
 @functools.lru_cache(maxsize=8)
@@ -125,7 +124,11 @@ def _plan(cells: int) -> _Plan:
         steps.append(step)
         start *= 2
     begins = np.cumsum([len(part) for part in knots[:-1]], dtype=np.intp)
-    return _Plan(cells, np.concatenate(knots), tuple(steps), begins)
+    windows = tuple(
+        begin + np.arange(part.size - 7)[:, None] + np.arange(8)
+        for begin, part in zip(begins, knots[1:], strict=True)
+    )
+    return _Plan(cells, np.concatenate(knots), tuple(steps), begins, windows)
 
 
 def _intervals(cells: int, start: int, step: int) -> int:
@@ -147,42 +150,45 @@ def _weights(step: int) -> Floats:
 # --- from quantiles to means ----------------------------------------------------------------------
 
 
-def _means_from_centres(
-    x: Floats, start: int, powers: Sequence[int], found: list[Floats]
-) -> NDArray[np.intp]:
-    """Find the means of powers of p over some cells, from the log-odds at the centres of all.
+def _means_from_centres(x: Floats, powers: Sequence[int], found: list[Floats]) -> NDArray[np.intp]:
+    """Find the means of powers of p over all cells, from the log-odds at their centres.
 
     They are f + δ²f/24 − 17·δ⁴f/5760, with central differences δ; at both ends, only f. Return the
-    cells after which there is a gap that is too wide for differences.
+    cells after which there is a gap that is too wide for differences, where p is neither 0 nor 1.
 
-    A part at a time: with larger arrays, new memory costs more than arithmetic.
+    A part at a time, and the means may take the place of x: with more or larger arrays, new memory
+    costs more than arithmetic.
     """
-    first, last = max(start - 2, 0), min(start + _PART + 2, x.size)
-    gaps = first + np.flatnonzero(x[first + 1 : last] - x[first : last - 1] > _WIDE)
-    p = np.clip(x[first:last], -_FURTHEST, _FURTHEST)
-    np.negative(p, out=p)
-    np.exp(p, out=p)
-    p += 1
-    np.reciprocal(p, out=p)
-    for power, means in zip(powers, found, strict=True):
-        f = p if power == 1 else p * p
-        means[start : start + _PART] = f[start - first : start - first + _PART]
-        inner = means[first + 2 : last - 2]
-        inner *= 1 - 2 / 24 - 6 * 17 / 5760
-        for away, weight in ((1, 1 / 24 + 4 * 17 / 5760), (2, -17 / 5760)):
-            both = f[2 - away : f.size - 2 - away] + f[2 + away : f.size - 2 + away]
-            both *= weight
-            inner += both
-    return gaps
+    gaps, before = [], x[:0]
+    for start in range(0, x.size, _PART):
+        # Two cells more on either side: those before have made room for means.
+        own, first = np.concatenate([before, x[start : start + _PART + 2]]), start - before.size
+        before = x[start + _PART - 2 : start + _PART].copy()
+        wide = np.flatnonzero(own[1:] - own[:-1] > _WIDE)
+        gaps.append(first + wide[(own[wide + 1] > -_MATTERS) & (own[wide] < _MATTERS)])
+        p = np.clip(own, -_FURTHEST, _FURTHEST, out=own)
+        np.negative(p, out=p)
+        np.exp(p, out=p)
+        p += 1
+        np.reciprocal(p, out=p)
+        for power, means in zip(powers, found, strict=True):
+            f = p if power == 1 else p * p
+            means[start : start + _PART] = f[start - first : start - first + _PART]
+            inner = means[first + 2 : first + f.size - 2]
+            inner *= 1 - 2 / 24 - 6 * 17 / 5760
+            for away, weight in ((1, 1 / 24 + 4 * 17 / 5760), (2, -17 / 5760)):
+                both = f[2 - away : f.size - 2 - away] + f[2 + away : f.size - 2 + away]
+                both *= weight
+                inner += both
+    return np.concatenate(gaps)
 
 
-def _cells_apart(x: Floats, gaps: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the cells at the ends, and those beside a wide gap where p is neither 0 nor 1."""
-    apart = np.zeros(x.size, bool)
+def _cells_apart(cells: int, gaps: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the cells at the ends, and those beside a gap."""
+    apart = np.zeros(cells, bool)
     apart[:_ENDS] = apart[-_ENDS:] = True
-    gaps = gaps[(x[gaps + 1] > -_MATTERS) & (x[gaps] < _MATTERS)]
     for beside in range(-1, 3):  # differences reach two cells away
-        apart[np.clip(gaps + beside, 0, x.size - 1)] = True
+        apart[np.clip(gaps + beside, 0, cells - 1)] = True
     return np.flatnonzero(apart)
 
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from quantal._arguments import integer
 from quantal._arguments import shape as checked_shape
+from quantal._errors import wrong_type
 
 __all__ = ["CELLS", "LEVELS", "Key", "key", "threefry2x32"]
 
@@ -55,9 +56,23 @@ def threefry2x32(
     rotate : callable
         ``rotate(x, n)`` turns the bits of x left by n places.
     """
-    schedule = (*key, key[0] ^ key[1] ^ _PARITY)
+    try:
+        return _twenty_rounds(key, counter, rotate)
+    except Exception:  # looked into only now: to check first takes time in each draw
+        _check_words("key", key)
+        _check_words("counter", counter)
+        if not callable(rotate):
+            raise wrong_type("rotate", "a function of words and places", rotate) from None
+        raise
+
+
+def _twenty_rounds(
+    key: tuple[Any, Any], counter: tuple[Any, Any], rotate: Callable[[Any, int], Any]
+) -> tuple[Any, Any]:
+    (key0, key1), (x0, x1) = key, counter
+    schedule = (key0, key1, key0 ^ key1 ^ _PARITY)
+    x0, x1 = x0 + schedule[0], x1 + schedule[1]
     # In place from here on, where the framework's arrays can be changed.
-    x0, x1 = counter[0] + schedule[0], counter[1] + schedule[1]
     for group in range(1, 6):
         for places in _ROTATIONS[(group - 1) % 2]:
             x0 += x1
@@ -66,6 +81,14 @@ def threefry2x32(
         x0 += schedule[group % 3]
         x1 += schedule[(group + 1) % 3] + group
     return x0, x1
+
+
+def _check_words(name: str, pair: Any) -> None:
+    try:
+        word0, word1 = pair
+        word0 ^ word1 ^ _PARITY  # which narrower numbers cannot hold
+    except Exception:  # of whatever it is
+        raise wrong_type(name, "a pair of arrays of 32-bit integers", pair) from None
 
 
 def _rotate(x: NDArray[np.uint32], places: int) -> NDArray[np.uint32]:
@@ -136,7 +159,7 @@ class Key:
         own = (np.array([self.word0], np.uint32), np.array([self.word1], np.uint32))
         for first in range(0, count, _CHUNK):
             size = min(_CHUNK, count - first)
-            counter = np.uint64(start + first) + np.arange(size, dtype=np.uint64)
+            counter = np.uint64((start + first) % 2**64) + np.arange(size, dtype=np.uint64)
             high, low = (counter >> np.uint64(32)).astype(np.uint32), counter.astype(np.uint32)
             words[:, first : first + size] = threefry2x32(own, (high, low), _rotate)
         return words[0], words[1]

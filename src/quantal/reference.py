@@ -100,7 +100,8 @@ def backward(upstream: NDArray[Any], drawn: Draw) -> NDArray[Any]:
 
 def _product(name: str, x: NDArray[Any], drawn: Draw) -> NDArray[Any]:
     array(name, x, FLOATING)
-    c = instance("drawn", drawn, Draw, "what reference.draw returns").c
+    expected = "what reference.draw returns"
+    c = instance("drawn", instance("drawn", drawn, Draw, expected).c, np.ndarray, expected)
     if not broadcasts(c.shape, x.shape):
         raise wrong_value(name, f"an array that coefficients of shape {c.shape} fit", x.shape)
     with np.errstate(invalid="ignore"):  # what is dropped is 0, even if it was not finite

@@ -159,7 +159,7 @@ def _whole(numbers: Floats) -> Floats:
 def _normal_numbers(values: Floats) -> Floats:
     # A kept unit must not look dropped: what a normal float32 cannot hold becomes the smallest.
     # (Subnormal numbers would also be slow, and flushed to zero by some devices.)
-    return np.maximum(values, np.finfo(np.float32).tiny)
+    return np.maximum(values, np.finfo(np.float32).tiny, out=values)
 
 
 def _read_only(array: NDArray[_Scalar]) -> NDArray[_Scalar]:

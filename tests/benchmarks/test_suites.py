@@ -76,6 +76,13 @@ def test_fixed():
     assert groups == {"fresh", "table", "key", "convert", "conformance"}
 
 
+@pytest.mark.parametrize("subject", ["torch", "jax", BACKEND])
+def test_schedule(subject):
+    rows = measure("schedule", subject)
+    assert {row.what["new"] for row in rows} == {"alpha", "rate"}
+    assert all(row.values["step"] > 0 for row in rows)
+
+
 @pytest.mark.parametrize("subject", ["numpy", "torch", "jax", BACKEND])
 def test_law(subject):
     rows = measure("law", subject)

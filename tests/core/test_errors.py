@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import quantal
 from quantal import Dilution, Key, reference
 from quantal import numpy as on_numpy
+from quantal.keys import threefry2x32
 from quantal.table import shared_table, table
 
 X = np.ones((2, 3), np.float32)
@@ -37,6 +38,10 @@ FUNCTIONS = {
     "bits": (quantal.key(0).bits, {"shape": 2}),
     "levels": (quantal.key(0).levels, {"shape": 2}),
     "indices": (quantal.key(0).indices, {"shape": (2, 3)}),
+    "threefry2x32": (
+        threefry2x32,
+        {"key": (0, 1), "counter": (0, 2), "rotate": lambda x, places: x << places},
+    ),
     "table": (table, {"dilution": LAW}),
     "shared_table": (shared_table, {"dilution": LAW}),
     "coefficients": (
@@ -64,6 +69,7 @@ FUNCTIONS = {
     },
 }  # fmt: skip
 PLACES = [(function, name) for function, (_, right) in FUNCTIONS.items() for name in right]
+PLACES.remove(("threefry2x32", "rotate"))  # a function of the caller's, which may do what it likes
 
 
 # Not integers of a middling size, of which some are the shapes of arrays that fill the memory.
@@ -123,6 +129,54 @@ def test_what_is_right_works_and_something_is_refused(function):
 def test_mistakes_that_were_once_something_else(call, message):
     with pytest.raises((TypeError, ValueError), match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", b"\x01", bytearray(b"\x01"), memoryview(b"\x01"), {}, {0: 1}, np.empty((0, 2)), [True],
+              [np.True_], np.array(True), np.array([True])],
+    ids=repr,
+)  # fmt: skip
+def test_what_python_counts_out_as_integers_is_neither_shape_nor_axes(wrong):
+    """What is accepted in silence has no error that could have the wrong form."""
+    for name, call in (
+        ("shape", lambda: quantal.key(0).bits(wrong)),
+        ("shape", lambda: LAW.sample(wrong, np.random.default_rng(0))),
+        ("broadcast_dims", lambda: quantal.dilute(X, 0.5, 1.0, broadcast_dims=wrong)),
+        ("p_broadcast_dims", lambda: quantal.dilute(X, 0.5, 1.0, p_broadcast_dims=wrong)),
+    ):
+        with pytest.raises(TypeError, match=f"^{name}: expected .* Received: {name}="):
+            call()
+
+
+def test_a_set_has_axes_but_is_no_shape():
+    one, other = (
+        quantal.dilute(X, 0.5, 1.0, rng=quantal.key(0), broadcast_dims=axes)
+        for axes in ({0, 1}, (0, 1))
+    )
+    np.testing.assert_array_equal(one, other)
+    with pytest.raises(TypeError, match="shape: expected a size of at least 0, or several"):
+        quantal.key(0).bits({2, 3})
+
+
+@pytest.mark.parametrize("wrong", [None, [None], [0.5, None], b"\x01", np.array([True], object)])
+def test_nothing_is_no_number(wrong):
+    for name, call in (("c", LAW.pdf), ("c", LAW.cdf), ("u", LAW.ppf)):
+        with pytest.raises(TypeError, match=f"^{name}: expected numbers. Received: {name}="):
+            call(wrong)
+
+
+def test_a_draw_that_nobody_drew():
+    made_up = reference.Draw(*"pmqc")
+    with pytest.raises(TypeError, match=r"drawn: expected what reference\.draw returns"):
+        reference.forward(X, made_up)
+
+
+def test_counters_wrap_around():
+    key, count = quantal.key(0), 2**15 + 2
+    word0, word1 = key.blocks(2**64 - 1, count)
+    again0, again1 = key.blocks(0, count - 1)
+    np.testing.assert_array_equal(word0[1:], again0)
+    np.testing.assert_array_equal(word1[1:], again1)
 
 
 def test_numbers_of_every_kind_are_numbers():

@@ -85,7 +85,7 @@ CALLS = {
         f"layer.{name}": (setting(name), {"value": right})
         for name, right in {
             "p": 0.5, "rate": 0.5, "alpha": 1.0, "dilution": quantal.Dilution(0.5, 1.0),
-            "generator": None, "calls": 0, **AXES,
+            "generator": None, "calls": 0, "inplace": False, **AXES,
         }.items()
     },
     "layer(x)": (lambda x: QSD(0.5, 1.0)(x), {"x": X}),
@@ -114,7 +114,7 @@ PLACES.remove(("predict_mc", "x"))  # whatever the model makes of it
 FUNCTIONS = {"alpha", "include", "exclude", "output"}
 TENSORS = [
     torch.tensor(0.5), torch.tensor(2), torch.tensor(True), torch.tensor(1j), torch.tensor([0, 1]),
-    torch.tensor([0, 5]), torch.ones(2, 3), torch.float32,
+    torch.tensor([0, 5]), torch.ones(2, 3), torch.ones(2, 3).to(torch.float8_e5m2), torch.float32,
     torch.Generator(), torch.device("cpu"), nn.Linear, nn.Linear(3, 3),
 ]  # fmt: skip
 
@@ -146,6 +146,33 @@ def test_a_tensor_without_a_value_is_no_number():
     for name in ("rate", "alpha"):
         with pytest.raises(TypeError, match=f"{name}: expected a number"):
             dilute(X, **{"rate": 0.5, "alpha": 1.0} | {name: torch.ones((), device="meta")})
+
+
+@pytest.mark.parametrize("name", ["p", "rate", "alpha", "dilution", "calls", *AXES])
+def test_a_layers_attribute_is_no_module(name):
+    layer = QSD(0.5, 1.0)
+    with pytest.raises(TypeError, match=r"^\w+: expected .* Received: \w+=Linear"):
+        setattr(layer, name, nn.Linear(3, 3))
+    assert not list(layer.children())
+
+
+def test_a_parameter_is_the_number_in_it():
+    layer = QSD(0.5, 1.0)
+    layer.p, layer.alpha = nn.Parameter(torch.tensor(0.25)), nn.Parameter(torch.tensor(2.0))
+    assert layer.dilution == quantal.Dilution(0.25, 2.0)
+    assert not list(layer.parameters())
+
+
+@pytest.mark.parametrize("wrong", [torch.tensor(True), torch.tensor([True])])
+def test_a_truth_value_is_no_integer(wrong):
+    for name, call in (
+        ("broadcast_dims", lambda: dilute(X, 0.5, 1.0, broadcast_dims=wrong)),
+        ("p_broadcast_dims", lambda: QSD(0.5, 1.0, p_broadcast_dims=wrong)),
+        ("calls", lambda: setattr(QSD(0.5, 1.0), "calls", wrong)),
+        ("n", lambda: predict_mc(QSD(0.5, 1.0), X, wrong)),
+    ):
+        with pytest.raises(TypeError, match=f"^{name}: expected .* Received: {name}="):
+            call()
 
 
 @pytest.mark.parametrize("axes", [np.array([0, 1]), [0, 1], torch.tensor([0, 1]), range(2)])

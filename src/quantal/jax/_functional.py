@@ -72,9 +72,8 @@ def dilute(
     law = law_of(rate, alpha, vary, unit_mean)
     known = law.rate if isinstance(law, Dilution) else None
     identity = not training or known == 0
-    if not (identity or _is_floating(x)):
-        masked = isinstance(x, np.ma.MaskedArray)  # which JAX does not take
-        raise wrong_type("x", FLOATING, type(x) if masked else getattr(x, "dtype", type(x)))
+    if not identity:
+        _check_array(x)
     mask_shape, p_shape = coefficient_shapes(
         getattr(x, "shape", ()), broadcast_dims, p_broadcast_dims
     )
@@ -86,9 +85,13 @@ def dilute(
     return _quantal_dilute(x, typed_key(key), table, mask_shape, p_shape)
 
 
-def _is_floating(x: Any) -> bool:
-    array = isinstance(x, jax.Array | np.ndarray) and not isinstance(x, np.ma.MaskedArray)
-    return array and jnp.issubdtype(x.dtype, jnp.floating)
+def _check_array(x: Any) -> None:
+    if isinstance(x, np.ma.MaskedArray) or not isinstance(x, jax.Array | np.ndarray):
+        raise wrong_type("x", FLOATING, getattr(x, "dtype", type(x)))
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        raise wrong_type("x", FLOATING, x.dtype)
+    if not x.dtype.isnative or x.dtype.itemsize > 8:  # bytes in a foreign order, long doubles
+        raise wrong_type("x", f"{FLOATING} of a type that JAX has", x.dtype)
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4))  # also in eager code: one dispatch

@@ -124,6 +124,8 @@ def check_input(
     """Return the shapes of coefficients and probabilities, as `coefficient_shapes` does."""
     if not x.is_floating_point():
         raise wrong_type("x", FLOATING, x.dtype)
+    if x.dtype.itemsize < 2:  # torch does not calculate with them
+        raise wrong_type("x", f"{FLOATING} of 16 bits or more", x.dtype)
     return coefficient_shapes(x.shape, broadcast_dims, p_broadcast_dims)
 
 

@@ -80,6 +80,13 @@ class DilutionLayer(nn.Module):
 
     # --- parameters ----------------------------------------------------------------------------
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(getattr(type(self), name, None), property):
+            # torch would register a parameter or a module of that name beside the property.
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, flag(name, value) if name == "inplace" else value)
+
     @property
     def dilution(self) -> Dilution:
         """The law of the coefficients."""
