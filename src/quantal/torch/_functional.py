@@ -124,6 +124,8 @@ def check_input(
     """Return the shapes of coefficients and probabilities, as `coefficient_shapes` does."""
     if not x.is_floating_point():
         raise wrong_type("x", FLOATING, x.dtype)
+    if broadcast_dims == () == p_broadcast_dims:  # nearly always, and in each step
+        return x.shape, None
     return coefficient_shapes(x.shape, broadcast_dims, p_broadcast_dims)
 
 

@@ -161,7 +161,7 @@ class DilutionLayer(nn.Module):
         """Dilute in training; return the input itself in evaluation and at a rate of 0."""
         if not isinstance(input, Tensor):
             return self._record(input)
-        dims, p_dims = self._dims_for(input), self.p_broadcast_dims
+        dims, p_dims = self._dims_for(input), self._p_broadcast_dims
         if not self.training or self._limit == 0:
             check_axes(input, dims, p_dims)
             return input
@@ -184,7 +184,7 @@ class DilutionLayer(nn.Module):
 
     def _dims_for(self, input: Tensor) -> Axes:
         """Return the axes along which the units of an input share a coefficient."""
-        return self.broadcast_dims
+        return self._broadcast_dims
 
     def _record(self, proxy: Any) -> Any:
         """Appear in a graph of torch.fx as one node, as torch's own layers do."""
