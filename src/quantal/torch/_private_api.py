@@ -29,6 +29,7 @@ __all__ = [
     "is_fake",
     "kind_of_code",
     "modes_active",
+    "ragged_axis",
     "rates_of_dropout",
     "runs_as_it_is",
     "without_function_modes",
@@ -66,6 +67,10 @@ _without_modes: Any = getattr(
     torch.utils._python_dispatch, "_disable_current_modes", contextlib.nullcontext
 )
 
+# Without either, make_fx(pre_dispatch=True) cannot record a draw.
+_key_is_included = getattr(torch._C, "_dispatch_tls_is_dispatch_key_included", lambda key: False)
+_PRE_DISPATCH = getattr(torch._C.DispatchKey, "PreDispatch", None)
+
 # Without either, a layer of a converted model runs in its mode: slower, and nothing else.
 _function_modes_active = getattr(torch._C, "_is_torch_function_mode_enabled", lambda: False)
 _without_function_modes: Any = getattr(torch._C, "DisableTorchFunction", contextlib.nullcontext)
@@ -91,9 +96,12 @@ def kind_of_code(x: Tensor) -> Code:
         return Code.RECORDED if _is_exporting() else Code.COMPILED
     if _is_tracing():
         return Code.RECORDED
-    if is_plain(x) and not (_transforms_active() or _modes_on_the_stack() or _is_old_batch(x)):
-        return Code.EAGER
-    return Code.TRANSFORMED
+    if not is_plain(x) or _transforms_active() or _modes_on_the_stack() or _is_old_batch(x):
+        return Code.TRANSFORMED
+    # What records before torch dispatches comes with such a mode, which is quicker to ask for.
+    if _function_modes_active() and _key_is_included(_PRE_DISPATCH):
+        return Code.TRANSFORMED
+    return Code.EAGER
 
 
 def runs_as_it_is(x: Tensor) -> bool:
@@ -114,6 +122,15 @@ def is_plain(x: Tensor) -> bool:
 def modes_active() -> bool:
     """Return whether new tensors belong to a dispatch mode, as FakeTensorMode, and die with it."""
     return bool(_modes_on_the_stack())
+
+
+def ragged_axis(x: Tensor) -> int:
+    """Return the axis of a jagged tensor along which sizes differ.
+
+    Without the private attribute, the first after the batch: those that were transposed come out in
+    another shape.
+    """
+    return getattr(x, "_ragged_idx", 1)
 
 
 def mode_to_enter(x: Tensor) -> Any:
