@@ -86,15 +86,12 @@ class Dilution:
             raise wrong_value("alpha", ALPHA, alpha)
         if not isinstance(vary, str) or vary not in ("pq", "p", "q"):
             raise wrong_value("vary", "'pq', 'p' or 'q'", vary)
+        put = object.__setattr__  # as for all that is frozen
         # + 0.0 turns a rate of -0.0 into 0.0, so that equal laws have equal representations.
-        fields = {
-            "rate": rate + 0.0,
-            "alpha": alpha,
-            "vary": vary,
-            "unit_mean": flag("unit_mean", unit_mean),
-        }
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+        put(self, "rate", rate + 0.0)
+        put(self, "alpha", alpha)
+        put(self, "vary", vary)
+        put(self, "unit_mean", flag("unit_mean", unit_mean))
 
     def __repr__(self) -> str:
         extra = f", vary={self.vary!r}" if self.vary != "pq" else ""

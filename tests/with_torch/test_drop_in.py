@@ -206,6 +206,13 @@ def test_nested_tensors(make, layout, p):
         assert torch.equal(part, 3 * slope)
 
 
+def test_jagged_tensors_keep_their_shape():
+    """Also those that were transposed, which torch's own dropout refuses."""
+    x = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=torch.jagged)
+    for y in (x, x.transpose(1, 2), x.unsqueeze(-1)):
+        assert QSD(0.5, 1.0)(y).shape == y.shape
+
+
 def test_nested_tensors_have_no_axes_to_share_over():
     x = torch.nested.nested_tensor([torch.ones(3, 4), torch.ones(5, 4)], layout=torch.jagged)
     for name in ("broadcast_dims", "p_broadcast_dims"):

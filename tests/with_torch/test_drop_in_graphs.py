@@ -2,6 +2,7 @@
 
 import io
 import math
+import pickle
 import warnings
 
 import pytest
@@ -58,6 +59,7 @@ def test_symbolic_trace_of_the_layer_itself(make):
     traced = symbolic_trace(make())
     assert [node.op for node in traced.graph.nodes] == ["placeholder", "call_function", "output"]
     assert drops_anew(traced)
+    assert drops_anew(pickle.loads(pickle.dumps(traced)))
 
 
 def test_symbolic_trace_of_maps_and_of_the_function():
@@ -93,6 +95,12 @@ def test_quantization_by_fx(make):
 @pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
 def test_make_fx(make, mode):
     assert drops_anew(make_fx(make(), tracing_mode=mode)(X))
+
+
+@both
+@pytest.mark.parametrize("x", [X, torch.ones(700, 100)], ids=["few", "many"])
+def test_make_fx_before_dispatch(make, x):
+    assert drops_anew(make_fx(make(), pre_dispatch=True)(x), x)
 
 
 @both
@@ -151,6 +159,10 @@ def test_fake_tensors(make):
     assert type(outside) is FakeTensor
     assert outside.shape == X.shape
     assert drops_anew(layer)  # and they have left no trace
+    with FakeTensorMode():
+        made_there = make()
+        made_there.p = 0.25
+    assert drops_anew(made_there)
 
 
 # --- exporters ----------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from quantal._granularity import coefficient_shapes
 from quantal.keys import LEVELS
 from quantal.table import table
 from quantal.torch import QSD, _apply, dilute
-from quantal.torch._draws import draw
 from quantal.torch._private_api import Code
 from quantal.torch._random_bits import KeyOnCPU, KeyOnDevice, source
 
@@ -112,19 +111,16 @@ def test_the_streams_of_torch_follow_the_law(law, generator, p_dims):
     assert np.all(np.where(c > 0, law.cdf(c / slack - 1e-9), 0) - radius <= np.maximum(below, upto))
 
 
-def test_each_call_draws_its_row(monkeypatch):
+def test_each_call_draws_its_row():
     law = Dilution(0.3, 0.2)  # 19660.8 cells of 65536 are zero: four calls in five have one more
     torch.manual_seed(0)
     n = 4000
-    layer, x = QSD(law.rate, law.alpha), torch.ones(1)
-    starts, drawn = [], []
-    monkeypatch.setattr(_apply, "draw", lambda *args: drawn.append(draw(*args)) or drawn[0])
-    for _ in range(n):
-        drawn.clear()
-        layer(x)
-        starts.append(int(drawn[0].start))
-    assert set(starts) == {2**15, 2**15 + 2**16}
-    second = sum(start > 2**16 for start in starts)
+    layer, x = QSD(law.rate, law.alpha), torch.ones(3)
+    told_apart = torch.tensor([1.0, 2.0]).repeat_interleave(2**16)  # the number of each row
+    layer._tables = layer._tables._replace(values=told_apart)
+    rows = [set(layer(x).tolist()) for _ in range(n)]
+    assert all(len(row) == 1 for row in rows)
+    second = rows.count({2.0})
     assert binomial_p_value(second, n, table(law).threshold / LEVELS) > ALARM
 
 
@@ -230,3 +226,22 @@ def test_two_bytes_an_element_are_kept_for_backward(options, most, monkeypatch):
     assert 0 < kept(QSD(0.2, 0.2, **options), torch.float16) <= most + one_number
     # Where there are few, time is worth more: as many as dropout keeps.
     assert kept(QSD(0.2, 0.2, **options), shape=(64, 64)) == 4
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (7,), (4, 8), (5, 7)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_few_units_draw_what_they_would_draw_among_many(monkeypatch, shape, dtype):
+    x = torch.randn(shape).to(dtype)
+    drawn = {}
+    for few in (0, FEW):
+        monkeypatch.setattr(_apply, "_FEW", few)
+        stream = torch.Generator().manual_seed(5)
+        torch.manual_seed(3)
+        calls = [(None, ()), (stream, ()), (None, range(len(shape))), (None, ())]
+        drawn[few] = [
+            dilute(x, 0.3, 0.2, generator=generator, broadcast_dims=axes)
+            for generator, axes in calls
+            for _ in range(5)  # both rows of the table
+        ]
+    for one, other in zip(*drawn.values(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)

@@ -35,6 +35,8 @@ NAMES = [
     "torch._C._functorch.is_legacy_batchedtensor",
     "torch._C._len_torch_dispatch_stack",
     "torch._C._current_graph_task_id",
+    "torch._C._is_tracing",
+    "torch._C._dispatch_tls_is_dispatch_key_included",
     "torch._C._is_torch_function_mode_enabled",
     "torch._C.DisableTorchFunction",
     "torch.nn.modules.dropout._DropoutNd",

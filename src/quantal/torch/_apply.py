@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from quantal._errors import wrong_value
-from quantal.keys import Key
+from quantal.keys import LEVELS, Key
 from quantal.torch import _fused
 from quantal.torch._draws import SharedDraw, UnitDraw, draw, draw_by_key_in_graph
 from quantal.torch._private_api import Code, is_plain, kind_of_code
 from quantal.torch._product import product, product_without_graph
-from quantal.torch._random_bits import Shape, source
+from quantal.torch._random_bits import LOWEST, Shape, source
 from quantal.torch._special_tensors import (
     coefficients_like,
     distributed_by_key,
@@ -57,8 +58,11 @@ def apply_coefficients(
     calls : Tensor, optional
         In compiled code, a count to be folded into the key and increased.
     """
-    if p_shape is None and _fused.serves(x):
-        return _fused.multiply(x, tables, mask_shape, generator, inplace)
+    if p_shape is None:
+        if code is Code.EAGER and x.is_cpu and x.numel() <= _FEW and not isinstance(generator, Key):
+            return _multiply_few(x, tables, mask_shape, generator, inplace)
+        if _fused.serves(x):
+            return _fused.multiply(x, tables, mask_shape, generator, inplace)
     if code is Code.EAGER:
         drawn = draw(tables, mask_shape, p_shape, source(generator, x.device, code))
         if x.numel() <= _FEW:
@@ -67,6 +71,28 @@ def apply_coefficients(
     # The bare product: a compiler chooses for itself what to keep for the backward pass, and every
     # transform knows it.
     c = _coefficients(x, tables, mask_shape, p_shape, generator, code, calls)
+    return product(x, c, inplace)
+
+
+def _multiply_few(
+    x: Tensor,
+    tables: DeviceTables,
+    shape: Shape,
+    generator: torch.Generator | None,
+    inplace: bool,
+) -> Tensor:
+    """Do the same for few units on a CPU, where calls of functions cost more than what they do.
+
+    So here in one piece is what elsewhere is done step by step; the draw is that of `TorchStream`.
+    """
+    count = math.prod(shape)
+    words = torch.empty(-(-count // 4), dtype=torch.int64, device="cpu")
+    cell = words.random_(LOWEST, None, generator=generator).view(torch.int16)
+    if count % 4:
+        cell = cell.narrow(0, 0, count)
+    level = torch.randint(0, LEVELS, (), dtype=torch.int32, device="cpu", generator=generator)
+    start = tables.second if level.item() < tables.thresholds.item() else tables.first
+    c = tables.values.index_select(0, cell.int().add_(start)).resize_(shape)
     return product(x, c, inplace)
 
 

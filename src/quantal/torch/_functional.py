@@ -126,6 +126,8 @@ def check_input(
         raise wrong_type("x", FLOATING, x.dtype)
     if x.dtype.itemsize < 2:  # torch does not calculate with them
         raise wrong_type("x", f"{FLOATING} of 16 bits or more", x.dtype)
+    if broadcast_dims == () == p_broadcast_dims:  # nearly always, and in each step
+        return x.shape, None
     return coefficient_shapes(x.shape, broadcast_dims, p_broadcast_dims)
 
 

@@ -1,7 +1,8 @@
 """The QSD layer, which takes the place of ``torch.nn.Dropout``, and what all layers share."""
 
-from __future__ import annotations
+# Annotations are not strings here: torch.fx could not save a graph made of `forward`.
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -32,6 +33,7 @@ from quantal.torch._private_api import (
     kind_of_code,
     modes_active,
     without_function_modes,
+    without_modes,
 )
 from quantal.torch._special_tensors import has_its_own_way, in_its_own_way
 from quantal.torch._tables import DeviceTables, tables
@@ -168,7 +170,7 @@ class DilutionLayer(nn.Module):
         """Dilute in training; return the input itself in evaluation and at a rate of 0."""
         if not isinstance(input, Tensor):
             return self._record(input)
-        dims, p_dims = self._dims_for(input), self.p_broadcast_dims
+        dims, p_dims = self._dims_for(input), self._p_broadcast_dims
         if not self.training or self._limit == 0:
             check_axes(input, dims, p_dims)
             return input
@@ -191,7 +193,7 @@ class DilutionLayer(nn.Module):
 
     def _dims_for(self, input: Tensor) -> Axes:
         """Return the axes along which the units of an input share a coefficient."""
-        return self.broadcast_dims
+        return self._broadcast_dims
 
     def _record(self, proxy: Any) -> Any:
         """Appear in a graph of torch.fx as one node, as torch's own layers do."""
@@ -241,7 +243,11 @@ class DilutionLayer(nn.Module):
 
     def _make_tables(self, device: torch.device) -> DeviceTables:
         """Return the tables on a device and keep them there."""
-        made = tables(self._dilution, self._shared, device)
+        context: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if modes_active():  # with which they would die: those of the CPU can go anywhere later
+            context, device = without_modes(), torch.device("cpu")
+        with context:
+            made = tables(self._dilution, self._shared, device)
         if device.type != "meta":  # there they have no values to go elsewhere with
             self._tables, self._device = made, device
         return made
@@ -251,7 +257,7 @@ class DilutionLayer(nn.Module):
         """Whether units share retain probabilities."""
         return self._p_broadcast_dims != ()
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> DilutionLayer:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "DilutionLayer":
         super()._apply(fn, recurse)
         self._make_tables(fn(torch.empty(0, device=self._device)).device)
         return self

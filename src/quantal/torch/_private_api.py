@@ -20,6 +20,7 @@ __all__ = [
     "Code",
     "attention_implementation",
     "configuration",
+    "count_modules",
     "flatten",
     "function_modes_active",
     "has_hooks",
@@ -28,6 +29,7 @@ __all__ = [
     "is_fake",
     "kind_of_code",
     "modes_active",
+    "ragged_axis",
     "rates_of_dropout",
     "runs_as_it_is",
     "without_function_modes",
@@ -65,6 +67,10 @@ _without_modes: Any = getattr(
     torch.utils._python_dispatch, "_disable_current_modes", contextlib.nullcontext
 )
 
+# Without either, make_fx(pre_dispatch=True) cannot record a draw.
+_key_is_included = getattr(torch._C, "_dispatch_tls_is_dispatch_key_included", lambda key: False)
+_PRE_DISPATCH = getattr(torch._C.DispatchKey, "PreDispatch", None)
+
 # Without either, a layer of a converted model runs in its mode: slower, and nothing else.
 _function_modes_active = getattr(torch._C, "_is_torch_function_mode_enabled", lambda: False)
 _without_function_modes: Any = getattr(torch._C, "DisableTorchFunction", contextlib.nullcontext)
@@ -76,8 +82,8 @@ _AnyDropout = getattr(
     nn.modules.dropout, "_DropoutNd", (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 )
 
-# Documented by torch, but not in the list of what the module exports.
-_is_tracing: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defined]
+# Without it, torch's own function: it asks more, and is documented, but not among the exports.
+_is_tracing: Callable[[], bool] = getattr(torch._C, "_is_tracing", vars(torch.jit)["is_tracing"])
 # Not in torch before 2.7: there, what is exported in training mode cannot go on to ONNX.
 _is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
 
@@ -90,9 +96,12 @@ def kind_of_code(x: Tensor) -> Code:
         return Code.RECORDED if _is_exporting() else Code.COMPILED
     if _is_tracing():
         return Code.RECORDED
-    if is_plain(x) and not (_transforms_active() or _modes_on_the_stack() or _is_old_batch(x)):
-        return Code.EAGER
-    return Code.TRANSFORMED
+    if not is_plain(x) or _transforms_active() or _modes_on_the_stack() or _is_old_batch(x):
+        return Code.TRANSFORMED
+    # What records before torch dispatches comes with such a mode, which is quicker to ask for.
+    if _function_modes_active() and _key_is_included(_PRE_DISPATCH):
+        return Code.TRANSFORMED
+    return Code.EAGER
 
 
 def runs_as_it_is(x: Tensor) -> bool:
@@ -113,6 +122,15 @@ def is_plain(x: Tensor) -> bool:
 def modes_active() -> bool:
     """Return whether new tensors belong to a dispatch mode, as FakeTensorMode, and die with it."""
     return bool(_modes_on_the_stack())
+
+
+def ragged_axis(x: Tensor) -> int:
+    """Return the axis of a jagged tensor along which sizes differ.
+
+    Without the private attribute, the first after the batch: those that were transposed come out in
+    another shape.
+    """
+    return getattr(x, "_ragged_idx", 1)
 
 
 def mode_to_enter(x: Tensor) -> Any:
@@ -169,6 +187,19 @@ def in_backward_pass() -> bool:
 def is_dropout(module: nn.Module) -> bool:
     """Return whether a module is a layer of dropout by torch's own classes."""
     return isinstance(module, _AnyDropout)
+
+
+def count_modules(model: nn.Module) -> int:
+    """Return how many modules are in a model, itself included; quickly, as it is asked each step.
+
+    Without the private attribute, by way of torch's own methods, which take ten times as long.
+    """
+    found = [model]
+    for module in found:  # which grows meanwhile
+        children = getattr(module, "_modules", None)
+        below = module.children() if children is None else children.values()
+        found += [child for child in below if child is not None]
+    return len(found)
 
 
 def has_hooks(module: nn.Module) -> bool:

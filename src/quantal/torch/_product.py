@@ -20,7 +20,10 @@ def casts_apart(x: Tensor) -> bool:
 def product(x: Tensor, c: Tensor, inplace: bool = False) -> Tensor:
     """Multiply x by c, which has its shape or can be broadcast to it."""
     # Half precision is multiplied in float32 in any case: only the product is rounded.
-    return x.mul_(c) if inplace else (x * c).to(x.dtype)
+    if inplace:
+        return x.mul_(c)
+    y = x * c
+    return y if y.dtype is x.dtype else y.to(x.dtype)
 
 
 def product_without_graph(x: Tensor, c: Tensor, inplace: bool = False) -> Tensor:

@@ -16,10 +16,11 @@ from torch import Tensor
 from quantal.keys import CELLS, LEVELS, Key, threefry2x32
 from quantal.torch._private_api import Code
 
-__all__ = ["KeyOnCPU", "KeyOnDevice", "Shape", "TorchStream", "source"]
+__all__ = ["LOWEST", "KeyOnCPU", "KeyOnDevice", "Shape", "TorchStream", "source"]
 
 Shape = Sequence[int]
-_SIGN = -(2**63)
+LOWEST = -(2**63)
+"""The lowest number of 64 bits: from here on up, all of them are drawn."""
 # Where integers of 64 bits are random in all of them. On Apple's devices, 32 bits are, and the rest
 # copies the sign; of others nothing is known.
 _WHOLE_WORDS = {"cpu", "cuda", "xpu"}
@@ -72,11 +73,11 @@ class TorchStream:
         if self.on_cpu and self.code is Code.EAGER:
             # Twice as fast as randint, as there is no division.
             words = torch.empty(count, dtype=torch.int64)
-            return words.random_(_SIGN, None, **self.options)
+            return words.random_(LOWEST, None, **self.options)
         # One in 2⁶⁴ numbers is left out, since the end of the range must be a number too.
-        words = self._randint(_SIGN, 2**63 - 1, (count,), torch.int64)
+        words = self._randint(LOWEST, 2**63 - 1, (count,), torch.int64)
         # On CPUs, all but the sign is as above.
-        return words ^ _SIGN if self.on_cpu else words
+        return words ^ LOWEST if self.on_cpu else words
 
     def _randint(self, low: int, high: int, shape: tuple[int, ...], kind: torch.dtype) -> Tensor:
         return torch.randint(low, high, shape, dtype=kind, device=self.device, **self.options)

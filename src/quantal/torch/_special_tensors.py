@@ -17,7 +17,7 @@ from quantal._errors import wrong_value
 from quantal._granularity import Axes
 from quantal.keys import CELLS, LEVELS, Key
 from quantal.torch._draws import Shape, draw
-from quantal.torch._private_api import Code, mode_to_enter
+from quantal.torch._private_api import Code, mode_to_enter, ragged_axis
 from quantal.torch._random_bits import source
 from quantal.torch._tables import DeviceTables
 
@@ -119,7 +119,9 @@ def in_its_own_way(
     if x.layout == torch.jagged:
         jagged: Any = x
         values = dilute(jagged.values())
-        y = torch.nested.nested_tensor_from_jagged(values, jagged.offsets(), jagged.lengths())
+        y = torch.nested.nested_tensor_from_jagged(
+            values, jagged.offsets(), jagged.lengths(), jagged_dim=ragged_axis(x)
+        )
     else:
         parts = x.unbind()
         flat = dilute(torch.cat([part.reshape(-1) for part in parts]))

@@ -9,7 +9,12 @@ from typing import Any
 from torch import nn
 
 from quantal.sites import UnreachedWarning
-from quantal.torch._private_api import attention_implementation, configuration, is_dropout
+from quantal.torch._private_api import (
+    attention_implementation,
+    configuration,
+    count_modules,
+    is_dropout,
+)
 from quantal.torch._reroute import ANY, Rerouting, Route
 
 __all__ = ["Inventory", "alpha_of_unlisted", "notice_changes"]
@@ -40,14 +45,14 @@ class Inventory:
     """What a model was like when it was converted, as far as it decides what drops units there."""
 
     def __init__(self, model: nn.Module) -> None:
-        self._modules = _count(model)
+        self._modules = count_modules(model)
         configs = {id(config): config for config in map(configuration, model.modules()) if config}
         self._attention = [(c, attention_implementation(c)) for c in configs.values()]
 
     def changes(self, model: nn.Module) -> list[str]:
         """Return in words what has changed; it is not a change the next time."""
         found = []
-        if _count(model) != self._modules:
+        if count_modules(model) != self._modules:
             layers = [f"{n} ({type(m).__name__})" for n, m in model.named_modules() if _native(m)]
             if layers:
                 more = ", …" if len(layers) > 3 else ""
@@ -72,10 +77,6 @@ def notice_changes(model: Any) -> None:
 
 def _native(module: nn.Module) -> bool:
     return is_dropout(module) and not hasattr(module, "_dilution")
-
-
-def _count(model: nn.Module) -> int:
-    return 1 + sum(_count(child) for child in model.children())
 
 
 def _warn(text: str) -> None:
