@@ -11,7 +11,7 @@ import nox.command
 
 nox.needs_version = ">=2026.10.20"  # which can run sessions side by side
 nox.options.default_venv_backend = "venv"
-nox.options.sessions = ["tests", "lint", "types"]
+nox.options.sessions = ["tests", "gpu", "lint", "types"]
 # While one installs, which keeps a single core busy, another tests.
 nox.options.parallel = 2
 nox.options.allow_parallel = True
@@ -160,7 +160,7 @@ def _run_part(session: nox.Session, part: Part, *options: str) -> None:
     )  # fmt: skip
 
 
-@nox.session(default=False)
+@nox.session
 def gpu(session: nox.Session) -> None:
     """Test the kernels for GPUs without one: interpreted, and as machine code."""
     install(session, "test", "gpu")

@@ -22,7 +22,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from quantal.torch import _triton_kernels as kernels
-from quantal.torch._launch import LANES
+from quantal.torch._launch import LANES, options_of_target
 
 TOOLS = Path(triton.__file__).parent / "backends/nvidia/bin"
 TARGETS = {
@@ -69,6 +69,9 @@ class Code:
 def compiled(kernel: str, dtype: str, target: str) -> Code:
     function, multiple, fixed, units = KERNELS[kernel]
     fixed = {"WIDE": False, **fixed, "ALIGNED": multiple, "LANES": LANES}
+    gpu = TARGETS[target]
+    options = options_of_target(gpu)
+    fixed["BY_HAND"] = options.pop("BY_HAND")
     names = function.arg_names
     kinds = {"x_pointer": f"*{dtype}", "y_pointer": f"*{dtype}", **POINTERS}
     signature = {n: "constexpr" if n in fixed else kinds.get(n, "i32") for n in names}
@@ -78,9 +81,8 @@ def compiled(kernel: str, dtype: str, target: str) -> Code:
     )
     attributes = {(names.index(n),): [["tt.divisibility", 16]] for n in aligned if n in names}
     constants = {(names.index(n),): value for n, value in fixed.items()}
-    gpu = TARGETS[target]
     source = ASTSource(function, signature, constexprs=constants, attrs=attributes)
-    made = triton.compile(source, gpu, {"num_warps": LANES // gpu.warp_size})
+    made = triton.compile(source, gpu, options)
     read = _nvidia if gpu.backend == "cuda" else _amd
     registers, spilled, names, accesses, roundings = read(made.asm)
     scalar = sum(name.startswith("s_") for name in names) / units

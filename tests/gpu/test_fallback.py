@@ -3,6 +3,7 @@
 import importlib.util
 import warnings
 
+import numpy as np
 import pytest
 import torch
 
@@ -69,6 +70,25 @@ def test_a_kernel_that_is_wrong_is_left_alone_with_one_warning(monkeypatch, sepa
         assert torch.equal(drawn(), separate)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        assert torch.equal(drawn(), separate)
+
+
+def test_rounding_by_hand_is_tried_too(monkeypatch, separate):
+    options = {"BY_HAND": True, "num_warps": 1}
+    monkeypatch.setattr(_launch, "_options_of_device", lambda device: options)
+    with np.errstate(all="ignore"):  # NumPy, which multiplies here, warns of 0·∞ and the like
+        assert not torch.equal(drawn(), separate)
+    assert _self_check._found.pop(CPU)
+    right = _launch.multiply_by_seed
+
+    def loses_nan(x, y, *rest):
+        right(x, y, *rest)
+        if x.dtype == torch.bfloat16:
+            y.nan_to_num_(0.0, torch.inf, -torch.inf)
+
+    monkeypatch.setattr(_launch, "multiply_by_seed", loses_nan)
+    warned = pytest.warns(RuntimeWarning, match="its kernels round to bfloat16 as CPUs do not")
+    with np.errstate(all="ignore"), warned:
         assert torch.equal(drawn(), separate)
 
 

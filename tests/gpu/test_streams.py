@@ -139,3 +139,19 @@ def test_values_that_are_no_numbers_stay_what_they_are(dtype):
     with np.errstate(invalid="ignore"):  # the interpreter multiplies by NumPy, which warns of 0·∞
         y = run_seed(x, LAWS[0], 3, 4)
     torch.testing.assert_close(y, exact(x, c), rtol=0, atol=0, equal_nan=True)
+
+
+def test_rounding_by_hand_is_that_of_torch(monkeypatch):
+    """As on AMD's devices, for every number of bfloat16, NaN of every kind included."""
+    options = {"BY_HAND": True, "num_warps": 1}
+    monkeypatch.setattr(_launch, "_options_of_device", lambda device: options)
+    x = torch.arange(-(2**15), 2**15).to(torch.int16).view(torch.bfloat16)
+    for law in LAWS:
+        wanted = exact(x, from_seed(law, x.shape, 3, 4))
+        with np.errstate(all="ignore"):  # NumPy, which multiplies here, warns of 0·∞ and the like
+            got = run_seed(x, law, 3, 4)
+        assert torch.equal(got.isnan(), wanted.isnan())
+        assert same(got[~got.isnan()], wanted[~got.isnan()])
+    x = torch.randn(5, 7).to(torch.bfloat16)
+    c = quantal.numpy.coefficients(LAWS[0], (5, 7), None, quantal.key(7))
+    assert same(run_key(x, LAWS[0], quantal.key(7)), exact(x, c))

@@ -278,3 +278,32 @@ def test_what_the_fused_path_serves():
 
     assert not _fused.serves(torch.ones(3).as_subclass(Special))
     assert not _fused.serves(torch.ones(3, device="meta"))
+
+
+UNLIKE_THEIR_MEMORY = {
+    "sparse": lambda x: x.to_sparse(),
+    "negated": torch._neg_view,
+    "zeros": lambda x: torch._efficientzerotensor(x.shape),
+}
+
+
+@pytest.mark.parametrize("kind", UNLIKE_THEIR_MEMORY)
+def test_a_tensor_that_is_not_what_its_memory_holds(kind):
+    x = UNLIKE_THEIR_MEMORY[kind](torch.randn(5, 7))
+    dense = x.to_dense() if x.layout != torch.strided else x.clone().resolve_neg()
+    call = seeded("key")
+    y, expected = call(x), call(dense)
+    assert y.layout == x.layout
+    assert torch.equal(y.to_dense(), expected)
+    if kind != "zeros":  # which cannot be changed
+        assert torch.equal(call(x, inplace=True).to_dense(), expected)
+
+
+def test_gradients_that_are_not_what_their_memory_holds():
+    x, call = torch.randn(5, 7, requires_grad=True), seeded("key")
+    c = coefficients(call, x)
+    for kind in ("negated", "zeros"):
+        upstream = UNLIKE_THEIR_MEMORY[kind](torch.randn(5, 7))
+        for again in (False, True):
+            (gradient,) = torch.autograd.grad(call(x), x, upstream, create_graph=again)
+            assert torch.equal(gradient, upstream * c)

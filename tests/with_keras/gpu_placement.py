@@ -43,6 +43,8 @@ SHAPES = {
 SOURCES = {
     "global stream": lambda: None,
     "generator": lambda: tf.random.Generator.from_seed(1),
+    "threefry": lambda: tf.random.Generator.from_seed(1, "threefry"),
+    "any algorithm": lambda: tf.random.Generator.from_seed(1, "auto_select"),
     "seed": lambda: (1, 2),
     "key": lambda: quantal.key(0),
 }
@@ -71,9 +73,20 @@ def steps():
         for source, draw in found.items():
             name = f"{shape}, {granularity}, {source}"
             yield name, partial(step, draw), tf.TensorSpec(sizes, tf.float32)
-        for dtype in ("float16", "bfloat16", "float64") if shape == "static" else ():
+        for dtype in ("float16", "bfloat16", "float64"):
             name = f"{shape}, {granularity}, {dtype}"
             yield name, partial(step, found["key"]), tf.TensorSpec(sizes, dtype)
+    spec = tf.TensorSpec((None, 4095))
+    for kind in (tf.uint8, tf.int16, tf.uint16, tf.uint32, tf.uint64):
+        draw = partial(dilute, rate=0.2, alpha=0.2, rng=tf.constant([1, 2], kind))
+        yield f"a seed of {kind.name}", partial(step, draw), spec
+    for kind in (tf.int32, tf.int64):
+        draw = partial(dilute, rate=0.2, alpha=0.2, rng=tf.Variable([1, 2], dtype=kind))
+        yield f"a variable of {kind.name}", partial(step, draw), spec
+    yield "rate 1", partial(step, partial(dilute, rate=1.0, alpha=0.2)), spec
+    for policy in ("mixed_float16", "mixed_bfloat16"):
+        layer = QSD(0.2, 0.2, seed=1, dtype=policy)
+        yield policy, partial(step, partial(layer, training=True)), spec
 
 
 # What goes through the host, and why: the judge must see it.
@@ -156,7 +169,7 @@ def judge(graph, kernels):
             outputs = [True]
         host.update(zip((t.ref() for t in op.outputs), outputs, strict=True))
         for tensor, on_host in [*zip(op.inputs, inputs, strict=True)]:
-            if on_host and not host[tensor.ref()]:
+            if on_host and not host.get(tensor.ref(), True):  # of others it was told why not
                 found.append(f"{op.type}: waits for the device for {tensor.name}")
         for tensor, on_host in [*zip(op.inputs, inputs, strict=True),
                                 *zip(op.outputs, outputs, strict=True)]:  # fmt: skip

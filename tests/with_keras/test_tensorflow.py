@@ -165,7 +165,8 @@ def test_generator(jit):
 
 @pytest.mark.parametrize(
     ("algorithm", "jit"),
-    [("philox", False), ("philox", True), ("threefry", True)],  # which only XLA has
+    # Only XLA has Threefry.
+    [("philox", False), ("philox", True), ("threefry", True), ("auto_select", False)],
 )
 def test_a_generator_gives_what_it_makes_as_a_seed(algorithm, jit):
     x = tf.ones((8, 8))

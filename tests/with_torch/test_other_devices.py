@@ -14,30 +14,31 @@ from quantal.torch._private_api import Code
 from quantal.torch._random_bits import TorchStream
 
 ALARM = 1e-6  # probability of a false alarm, per test
-APPLE = torch.device("mps")
+# Apple's, and some of which nothing is known.
+DEVICES = [torch.device(name) for name in ("mps", "xla", "privateuseone:1")]
 
 
-@pytest.fixture
-def apple(monkeypatch):
+@pytest.fixture(params=DEVICES, ids=str)
+def device(request, monkeypatch):
     """Random integers as on Apple's devices: drawn as int32 and then cast, whatever is asked for."""
     randint = torch.randint
 
     def drawn(low, high, shape, *, dtype, device, generator=None):
-        assert device == APPLE
+        assert device == request.param
         bounds = torch.iinfo(torch.int32)
         low, high = max(low, bounds.min), min(high, bounds.max)
         return randint(low, high, shape, dtype=torch.int32, generator=generator).to(dtype)
 
     monkeypatch.setattr(torch, "randint", drawn)
+    return request.param
 
 
-@pytest.mark.usefixtures("apple")
 @pytest.mark.parametrize("code", [Code.EAGER, Code.TRANSFORMED, Code.COMPILED])
 @pytest.mark.parametrize("name", ["indices", "shared_indices"])
-def test_cells_are_uniform_where_words_of_64_bits_are_not_random(name, code):
+def test_cells_are_uniform_where_words_of_64_bits_are_not_random(name, code, device):
     torch.manual_seed(0)
     count, bins = 2**18 + 3, 64
-    cells = getattr(TorchStream(None, APPLE, code), name)((count,))
+    cells = getattr(TorchStream(None, device, code), name)((count,))
     assert cells.shape == (count,)
     assert cells.dtype == torch.int16
     # Each of four neighbours by itself: they would share one word.
@@ -47,10 +48,9 @@ def test_cells_are_uniform_where_words_of_64_bits_are_not_random(name, code):
         assert stats.chisquare(counts).pvalue > ALARM / 4
 
 
-@pytest.mark.usefixtures("apple")
-def test_levels_are_uniform_there():
+def test_levels_are_uniform_there(device):
     torch.manual_seed(0)
-    levels = TorchStream(None, APPLE, Code.EAGER).levels((2**16,)).numpy()
+    levels = TorchStream(None, device, Code.EAGER).levels((2**16,)).numpy()
     assert stats.kstest(levels / 2**30, "uniform").pvalue > ALARM
 
 

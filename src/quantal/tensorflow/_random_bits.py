@@ -81,7 +81,7 @@ def _words_of(key: Key) -> Tensor:
 
 def _seed_from(generator: tf.random.Generator) -> Tensor:
     """Return ``generator.make_seeds(1)[:, 0]``, for which that would wait for a GPU."""
-    size = {1: 2, 2: 1}[generator.algorithm]  # of the counter, in Philox and in Threefry
+    size = 1 if generator.algorithm == 2 else 2  # of the counter, in Threefry and in others
     with tf.device("CPU:0"):  # where it is read
         one = tf.constant(1, tf.uint64)
     state = tf.bitcast(generator.skip(one), tf.uint64)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["LANES", "multiply_by_key", "multiply_by_seed"]
+__all__ = ["LANES", "multiply_by_key", "multiply_by_seed", "options_of_target", "rounds_by_hand"]
 
 LANES = 128  # part of the stream of a seed: another number would be other draws
 _SMALL = 2**31 - 2**12  # so many units are numbered within 32 bits, with the rest of a tile
@@ -73,7 +73,7 @@ def multiply_by_key(
 def _options(x: Tensor, y: Tensor) -> dict[str, int]:
     aligned = not (x.numel() | x.data_ptr() | y.data_ptr()) % 16
     wide = x.numel() > _SMALL
-    return {"ALIGNED": aligned, "WIDE": wide, "LANES": LANES, "num_warps": _warps(x.device)}
+    return {"ALIGNED": aligned, "WIDE": wide, "LANES": LANES, **_options_of_device(x.device)}
 
 
 def _on(device: torch.device) -> Any:
@@ -81,11 +81,22 @@ def _on(device: torch.device) -> Any:
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
+def rounds_by_hand(device: torch.device) -> bool:
+    """Return whether the kernels round to bfloat16 themselves, rather than the device."""
+    return bool(_options_of_device(device)["BY_HAND"])
+
+
 @functools.cache
-def _warps(device: torch.device) -> int:
-    """Return how many warps make one thread for each lane."""
+def _options_of_device(device: torch.device) -> dict[str, int]:
     if device.type != "cuda":
-        return 1
+        return {"BY_HAND": False, "num_warps": 1}
     import triton
 
-    return LANES // triton.runtime.driver.active.get_current_target().warp_size
+    return options_of_target(triton.runtime.driver.active.get_current_target())
+
+
+def options_of_target(target: Any) -> dict[str, int]:
+    """Return what kernels are compiled with for a kind of device, as Triton describes it."""
+    # Of AMD's devices for training, the gfx950 is the first with an instruction that rounds.
+    by_hand = target.backend == "hip" and target.arch != "gfx950"
+    return {"BY_HAND": by_hand, "num_warps": LANES // target.warp_size}  # a thread for each lane

@@ -66,6 +66,8 @@ _current_graph_task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
 _without_modes: Any = getattr(
     torch.utils._python_dispatch, "_disable_current_modes", contextlib.nullcontext
 )
+# Without it, those kernels read zeros that torch has not written down, as of unused tangents.
+_is_zero = getattr(Tensor, "_is_zerotensor", lambda x: False)
 
 # Without either, make_fx(pre_dispatch=True) cannot record a draw.
 _key_is_included = getattr(torch._C, "_dispatch_tls_is_dispatch_key_included", lambda key: False)
@@ -111,7 +113,10 @@ def runs_as_it_is(x: Tensor) -> bool:
     """
     if torch.compiler.is_compiling() or _is_tracing():
         return False
-    return (is_plain(x) or is_fake(x)) and not (_transforms_active() or _is_old_batch(x))
+    if not (is_plain(x) or is_fake(x)) or _transforms_active() or _is_old_batch(x):
+        return False
+    # What is in memory is what a tensor says it is.
+    return x.layout == torch.strided and not (x.is_neg() or _is_zero(x))
 
 
 def is_plain(x: Tensor) -> bool:

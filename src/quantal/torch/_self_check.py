@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import math
 import os
 import warnings
 from collections.abc import Sequence
@@ -89,6 +90,15 @@ def _difference(device: torch.device) -> str:
             for name, y in drawn.items():
                 if not np.array_equal(y.cpu().numpy(), expected[name]):
                     return f"draw from {name} what NumPy does not"
+            if _launch.rounds_by_hand(device):
+                # Products that are rounded, too large, or no numbers.
+                kinds = [1.0, -1.0078125, 3e38, math.nan, math.inf, -math.inf, -0.0, 1e-40]
+                given = torch.tensor(kinds, dtype=torch.bfloat16).repeat(count // len(kinds))
+                rounded = torch.empty_like(given, device=device)
+                _launch.multiply_by_seed(given.to(device), rounded, *made, seed)
+                wanted = (given * torch.from_numpy(expected["a seed"])).to(given.dtype)
+                if not torch.allclose(rounded.cpu(), wanted, rtol=0, atol=0, equal_nan=True):
+                    return "round to bfloat16 as CPUs do not"
     except Exception as error:  # whatever is wrong with Triton, its compiler or the device
         return f"fail: {error}"
     return ""

@@ -30,12 +30,13 @@ def multiply_by_seed(
     count,
     ALIGNED: tl.constexpr,
     WIDE: tl.constexpr,
+    BY_HAND: tl.constexpr,
     LANES: tl.constexpr,
 ):
     """Multiply x by the coefficients of a seed: two int64, the key and the level of the call.
 
     ALIGNED says that the count and the addresses are multiples of 16, WIDE that the number of a
-    unit may have over 31 bits.
+    unit may have over 31 bits, BY_HAND how `_rounded` rounds.
     """
     tile = _program(WIDE)
     level = tl.load(seed_pointer + 1).to(tl.int32) & 0x3FFFFFFF
@@ -47,8 +48,9 @@ def multiply_by_seed(
     high = (counter >> 32).to(tl.uint32) if WIDE else zero
     word0, word1, word2, word3 = tl.philox(tl.load(seed_pointer), low, high, zero, zero)
     first = tile * (8 * LANES) + 4 * lane
-    _multiply_four(x_pointer, y_pointer, row, word0, word1, first, count, ALIGNED)
-    _multiply_four(x_pointer, y_pointer, row, word2, word3, first + 4 * LANES, count, ALIGNED)
+    _multiply_four(x_pointer, y_pointer, row, word0, word1, first, count, ALIGNED, BY_HAND)
+    first += 4 * LANES
+    _multiply_four(x_pointer, y_pointer, row, word2, word3, first, count, ALIGNED, BY_HAND)
 
 
 @triton.jit(do_not_specialize=["word0", "word1", "level"])
@@ -65,12 +67,13 @@ def multiply_by_key(
     ALIGNED: tl.constexpr,
     RAGGED: tl.constexpr,
     WIDE: tl.constexpr,
+    BY_HAND: tl.constexpr,
     LANES: tl.constexpr,
 ):
     """Multiply x by the coefficients of a portable key, given by its words and its level.
 
     Each row of ``last`` units starts with a new block of four. RAGGED says that ``last`` is no
-    multiple of four and that there are more rows than one; WIDE that the count has over 31 bits.
+    multiple of four and that there are more rows than one; the rest is as with a seed.
     """
     row = _row(values_pointer, threshold_pointer, level)
     block = _program(WIDE) * LANES + tl.arange(0, LANES)
@@ -86,9 +89,9 @@ def multiply_by_key(
         for half in tl.static_range(4):
             cell = _halves(word0 if half < 2 else word1)[half % 2]
             inside = (first < count) & (column + half < last)
-            _multiply(x_pointer, y_pointer, row, cell, first + half, inside, False)
+            _multiply(x_pointer, y_pointer, row, cell, first + half, inside, False, BY_HAND)
     else:
-        _multiply_four(x_pointer, y_pointer, row, word0, word1, 4 * block, count, ALIGNED)
+        _multiply_four(x_pointer, y_pointer, row, word0, word1, 4 * block, count, ALIGNED, BY_HAND)
 
 
 @triton.jit
@@ -112,33 +115,69 @@ def _halves(word):
 
 
 @triton.jit
-def _multiply_four(x_pointer, y_pointer, row, word0, word1, first, count, ALIGNED: tl.constexpr):
+def _multiply_four(
+    x_pointer,
+    y_pointer,
+    row,
+    word0,
+    word1,
+    first,
+    count,
+    ALIGNED: tl.constexpr,
+    BY_HAND: tl.constexpr,
+):
     """Multiply four neighbours a lane."""
     low0, high0 = _halves(word0)
     low1, high1 = _halves(word1)
     if x_pointer.dtype.element_ty == tl.float64:  # of which 128 bits, one access, hold two
         unit = first[:, None] + tl.arange(0, 2)[None, :]
+        inside = _inside(unit, first, count, ALIGNED)
         cell = tl.join(low0, high0)
-        _multiply(x_pointer, y_pointer, row, cell, unit, unit < count, ALIGNED)
+        _multiply(x_pointer, y_pointer, row, cell, unit, inside, ALIGNED, BY_HAND)
         unit += 2
+        inside = _inside(unit, first, count, ALIGNED)
         cell = tl.join(low1, high1)
-        _multiply(x_pointer, y_pointer, row, cell, unit, unit < count, ALIGNED)
+        _multiply(x_pointer, y_pointer, row, cell, unit, inside, ALIGNED, BY_HAND)
     else:
         unit = first[:, None] + tl.arange(0, 4)[None, :]
+        inside = _inside(unit, first, count, ALIGNED)
         cell = tl.join(tl.join(low0, low1), tl.join(high0, high1)).reshape(unit.shape)
-        _multiply(x_pointer, y_pointer, row, cell, unit, unit < count, ALIGNED)
+        _multiply(x_pointer, y_pointer, row, cell, unit, inside, ALIGNED, BY_HAND)
 
 
 @triton.jit
-def _multiply(x_pointer, y_pointer, row, cell, unit, inside, ALIGNED: tl.constexpr):
+def _inside(unit, first, count, ALIGNED: tl.constexpr):
+    """Return which units there are: of an aligned count, all four neighbours or none."""
+    return (first[:, None] < count).broadcast_to(unit.shape) if ALIGNED else unit < count
+
+
+@triton.jit
+def _multiply(
+    x_pointer, y_pointer, row, cell, unit, inside, ALIGNED: tl.constexpr, BY_HAND: tl.constexpr
+):
     c = tl.load(row + cell.to(tl.int32), eviction_policy="evict_last")
     # A wide access needs no line twice: it leaves the nearest cache to the table.
     cache: tl.constexpr = ".cg" if ALIGNED else ".ca"
     x = tl.load(x_pointer + unit, mask=inside, other=0, cache_modifier=cache)
     # Half precision is multiplied in float32: only the product is rounded.
     exact: tl.constexpr = tl.float64 if x.dtype == tl.float64 else tl.float32
-    y = (x.to(exact) * c.to(exact)).to(x.dtype)
+    y = _rounded(x.to(exact) * c.to(exact), x.dtype, BY_HAND)
     tl.store(y_pointer + unit, y, mask=inside)
+
+
+@triton.jit
+def _rounded(y, dtype: tl.constexpr, BY_HAND: tl.constexpr):
+    """Return a product in the dtype of its input, rounded to nearest, of two as near the even one.
+
+    Most of AMD's devices have no instruction for it in bfloat16, and a compiler that rounds there
+    looks for NaN first. BY_HAND does without: the last 16 bits of a product that is NaN are zeros,
+    as those of its input are, so that what is added does not carry.
+    """
+    if BY_HAND and dtype == tl.bfloat16:
+        bits = y.to(tl.uint32, bitcast=True)
+        bits += ((bits >> 16) & 1) + 0x7FFF
+        return (bits >> 16).to(tl.uint16).to(tl.bfloat16, bitcast=True)
+    return y.to(dtype)
 
 
 @triton.jit
