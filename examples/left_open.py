@@ -27,34 +27,39 @@ def left_open(own: Found) -> Iterator[str]:
     yield "### What the paper left open"
     there = [c for c in own.values() if who(c.settings) in _OPEN]
     if not there:
-        yield "A mean of 1, and retain probabilities that samples share: not run."
+        yield "Coefficients with a mean of 1, and retain probabilities shared by samples: not run."
         return
     yield (
-        "*mean 1*: coefficients divided by their mean, so that E[c] = 1. *shared p*: one retain "
-        "probability of a unit for all samples of a batch; masks stay each sample's own. Z is "
-        "positive where the condition is the lower."
+        "*mean 1*: coefficients are divided by their mean, so that E[c] = 1. *shared p*: all "
+        "samples of a batch share the retain probability of a unit, but have masks of their own. Z "
+        "is positive if the condition is lower."
     )
-    yield table(_open_row(condition, own) for condition in there)
+    yield table((row for condition in there for row in _open_rows(condition, own)), ("", "–"))
     yield "\n".join(f"- {_answer(condition, own)}" for condition in there)
     rows = [_sparseness(c) for c in own.values() if _is_of_3b(c)]
     if rows:
         yield (
-            "Figure 3B, masks on: how sparse the units' mean outputs are, as (mean)² / mean of "
-            "squares over the units of a layer (Treves and Rolls): the lower, the sparser; medians "
-            "over the runs. The paper sees sparser means for Dist. p and QSD."
+            "Figure 3B, masks on. The table shows how sparse the mean outputs of the units of a "
+            "layer are, as (mean)² / mean of squares over these units (Treves and Rolls), medians "
+            "over the runs. A lower value means sparser. The paper sees sparser means for Dist. p "
+            "and QSD."
         )
         yield table(rows)
 
 
-def _open_row(condition: Condition, own: Found) -> dict[str, str]:
-    row = {"condition": words.layer(condition.settings), "n": str(len(condition.runs))}
+def _open_rows(condition: Condition, own: Found) -> Iterator[dict[str, str]]:
+    references = _references(condition, own)
     for measure in all_measures(condition.plan):
-        title = words.measure(measure)
-        row[title] = words.number(quartiles([*condition.scores(measure).values()])[1])
-        for name, other in _references(condition, own).items():
-            test = condition.against(other, measure)
-            row[f"{title}: Z, P against {name}"] = f"{test.z:.2f}, {test.p:.2g}"
-    return row
+        row = {
+            "condition": words.layer(condition.settings),
+            "n": str(len(condition.runs)),
+            "measure": words.measure(measure),
+            "median": words.number(quartiles([*condition.scores(measure).values()])[1]),
+        }
+        for name in ("dropout", "QSD"):
+            test = condition.against(references[name], measure) if name in references else None
+            row[f"Z, P against {name}"] = "–" if test is None else f"{test.z:.2f}, {test.p:.2g}"
+        yield row
 
 
 def _references(condition: Condition, own: Found) -> dict[str, Condition]:
@@ -66,12 +71,12 @@ def _answer(condition: Condition, own: Found) -> str:
     said = []
     for other in _references(condition, own).values():
         test = condition.against(other, "test_cost")
-        seen = "below" if test.z > 0 else "above"
-        seen = f"{seen} that of" if test.p < 0.05 else "not seen to differ from that of"
-        said.append(f"{seen} {words.layer(other.settings)} (Z = {test.z:.2f}, P = {test.p:.2g})")
-    return (
-        f"{words.layer(condition.settings)}: its test cost is {'; '.join(said) or 'not compared'}."
-    )
+        seen = "is below" if test.z > 0 else "is above"
+        seen = seen if test.p < 0.05 else "does not differ detectably from"
+        name = words.layer(other.settings)
+        said.append(f"{seen} that of {name} (Z = {test.z:.2f}, P = {test.p:.2g})")
+    shown = ", and it ".join(said) or "is not compared"
+    return f"{words.layer(condition.settings)}: its test cost {shown}."
 
 
 def _is_of_3b(condition: Condition) -> bool:

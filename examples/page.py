@@ -21,23 +21,24 @@ __all__ = ["page"]
 _HEAD = """\
 # Results
 
-This page is made from the records in `{runs}` by \
-`python -m examples report {runs} --page {page}`. None of our numbers is typed by hand. {counts}
+`python -m examples report {runs} --page {page}` makes this page from the records in `{runs}`; \
+none of our numbers is typed by hand. {counts}
 
 How to read the verdicts:
 
 - **reproduced**: runs like the paper's ({n} of each condition, all epochs, all data) show the \
 effect, with P < 0.05 in the paper's own test.
-- **partly**: the runs show it, but with P ≥ 0.05, or there are fewer or shorter runs than in the \
-paper.
-- **not**: the runs show something else. Where the paper reports no difference, that is any \
+- **partly**: the runs show the effect, but with P ≥ 0.05, or there are fewer or shorter runs than \
+in the paper.
+- **not**: the runs show something else. If the paper reports no difference, this means any \
 difference with P < 0.05.
 - **not run**: there are no runs, or they have less than {least:.0%} of the paper's epochs.
 
-The test is the unpaired Wilcoxon rank-sum test without a correction for ties. Z is positive when \
-the condition named first is lower; if {n} runs against {n} do not overlap at all, Z is 3.36. The \
-score of a run is the mean of its last 3 evaluations. Times are the sum over all runs that a row \
-compares, on a machine that was doing other work as well."""
+The test is the unpaired Wilcoxon rank-sum test without a correction for ties. Z is positive if \
+the condition that is named first is lower; if {n} runs do not overlap with the other {n}, Z is \
+3.36. The score of a run is the mean of its last 3 evaluations, and n is the number of runs of \
+each condition. Times are sums over all runs that a row compares, on a machine that was doing other \
+work as well."""
 _NOTHING = ("", "–")
 _ORDER = ("not", "worse", "partly", "reproduced", "better", "no difference seen", "not run")
 
@@ -75,9 +76,9 @@ def _counted(judged: Sequence[Judgement]) -> str:
     """Say how many claims came to each verdict."""
     counts = Counter(one.verdict for one in judged if one.claim.claimed)
     return (
-        f"Of the paper's {sum(counts.values())} claims that are listed here, "
-        f"{counts['reproduced']} are reproduced, {counts['partly']} partly and {counts['not']} "
-        f"not; {counts['not run']} have not been run."
+        f"Of the {sum(counts.values())} claims of the paper that are listed here, "
+        f"{counts['reproduced']} are reproduced, {counts['partly']} are partly reproduced and "
+        f"{counts['not']} are not; {counts['not run']} have not been run."
     )
 
 
@@ -95,10 +96,10 @@ def _in_short(judged: Sequence[Judgement]) -> Iterator[str]:
 
 
 def _disagreements(judged: Sequence[Judgement]) -> Iterator[str]:
-    yield "## What does not agree"
+    yield "## What does not agree with the paper"
     wrong = [one for one in judged if one.disagrees]
     if not wrong:
-        yield "Nothing of what was run."
+        yield "All claims that were run agree."
         return
     rows = ({"experiment": f"`{one.claim.experiment}`", **_line(one)} for one in wrong)
     yield table(rows, _NOTHING)
@@ -110,7 +111,7 @@ def _line(one: Judgement) -> dict[str, str]:
         "claim": claim.text + ("" if claim.claimed else " *"),
         "paper": claim.paper,
         "ours": one.ours,
-        "n": one.n,
+        "n": _unbroken(one.n),
         "Z": one.z,
         "paper's Z": claim.z or "–",
         "P": one.p,
@@ -124,7 +125,10 @@ def _section(plan: Experiment, judged: Sequence[Judgement], own: Found) -> Itera
     commands: dict[str, int] = {}
     yield table((_line(one) | _effort(one, commands) for one in ordered), _NOTHING)
     if any(not one.claim.claimed for one in judged):
-        yield "\\* The paper makes no such claim; *better* or *worse* is what is named first."
+        yield (
+            "\\* The paper makes no such claim. *Better* and *worse* refer to the condition that "
+            "is named first."
+        )
     if not own:
         yield "Not run."
         return
@@ -143,7 +147,12 @@ def _effort(one: Judgement, commands: dict[str, int]) -> dict[str, str]:
     times = [condition.seconds for condition in one.conditions]
     total = None if None in times else sum(time for time in times if time is not None)
     spent = words.duration(total) if times else "–"
-    return {"command": ", ".join(numbers) or "–", "time": spent}
+    return {"command": ", ".join(numbers) or "–", "time": _unbroken(spent)}
+
+
+def _unbroken(text: str) -> str:
+    """Keep a short text on one line, however narrow its column is."""
+    return text.replace(" ", "\u00a0")
 
 
 def _joined(several: Sequence[Condition]) -> list[list[Condition]]:
@@ -191,7 +200,7 @@ def _condition(condition: Condition) -> dict[str, str]:
         low, median, high = map(words.number, quartiles([*condition.scores(measure).values()]))
         row[words.measure(measure, rmse=plan.error == "rmse")] = f"{median} ({low} to {high})"
     return row | {
-        "time": words.duration(condition.seconds),
+        "time": _unbroken(words.duration(condition.seconds)),
         "unlike the paper": words.setup(settings),
     }
 

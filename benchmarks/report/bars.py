@@ -119,7 +119,7 @@ BARS = (
     *_training_bars(),
     Bar(
         "memory",
-        "PyTorch, eager: bytes an element kept for the backward pass",
+        "PyTorch, eager: bytes per element kept for the backward pass",
         {"framework": "torch", "mode": "eager", "candidate": layers.QSD},
         "kept",
         2.0,

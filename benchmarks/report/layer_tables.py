@@ -14,20 +14,20 @@ def section(result: Result, plot: str) -> list[str]:
     """Return what the page says about a framework."""
     parts = []
     for mode in _seen(result, "mode", group="all"):
-        parts.append(f"{_capital(mode)}, float32: nanoseconds an element, then ratios.")
+        parts.append(f"{_capital(mode)}, float32: nanoseconds per element, then ratios.")
         parts += _by_size(result, group="all", mode=mode)
     parts.append(f"![Cost of an element against the number of elements]({plot})")
     parts.append(notes.KNEES[result.suite])
     for mode in _seen(result, "mode", group="slow"):
-        parts.append(f"The samplers that QSD does without, {mode}; ratios are to QSD.")
+        parts.append(f"The samplers that quantal does not need, {mode}. Ratios are to QSD.")
         parts += _by_size(result, group="slow", mode=mode)
     if result.find(group="dtypes"):
-        parts.append("QSD in other precisions, as ratios to the own dropout in the same one:")
+        parts.append("QSD in other precisions, as ratios to the own dropout in the same precision:")
         parts.append(_dtypes(result))
     if result.find(group="default"):
         parts.append(notes.DEFAULT_MEMORY)
     for mode in _seen(result, "mode", group="default"):
-        parts.append(f"{_capital(mode)}, with memory as glibc handles it by default:")
+        parts.append(f"{_capital(mode)}, with the default memory settings of glibc:")
         parts += _by_size(result, group="default", mode=mode)
     return parts
 
@@ -50,7 +50,7 @@ def _by_size(result: Result, **what: str) -> list[str]:
         if any(row is not None and row.what["baseline"] != name for row in rows):
             ratios.append([name, *map(ratio, rows)])
     columns = [power(size) for size in sizes]
-    return [table(["ns an element", *columns], times), table(["ratio", *columns], ratios)]
+    return [table(["ns per element", *columns], times), table(["ratio", *columns], ratios)]
 
 
 def _dtypes(result: Result) -> str:

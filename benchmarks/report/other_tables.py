@@ -29,7 +29,7 @@ def training(result: Result) -> list[str]:
 
 
 def memory(result: Result) -> list[str]:
-    """Return bytes an element."""
+    """Return bytes per element."""
     lines = [
         [
             notes.NAMES[row.what["framework"]],
@@ -75,11 +75,11 @@ def fixed(result: Result) -> list[str]:
     ]
     return [
         notes.FRESH,
-        table(["", "after", "import", "first step, own dropout", "first step, QSD"], imports),
-        "A table is made once for each law; over the settings of the paper:",
+        table(["import", "after", "time", "first step, own dropout", "first step, QSD"], imports),
+        "A table is made once for each law. Over the settings of the paper:",
         table(["", "median", "slowest"], made),
         table(["", "time"], calls),
-        "The conformance kit, a process for each adapter:",
+        "The conformance kit, with one process for each adapter:",
         table(["adapter", "checks passed", "time", "CPU time"], kit),
     ]
 
@@ -124,7 +124,10 @@ def law(result: Result, limit: float) -> list[str]:
                 off[-1].append(", ".join(_error(row.values, k) for k in (1, 2)))
         if any(any(line[1:]) for line in far):
             parts += [table(header, far), table(moments, off)]
-    return [*parts, "A moment's error is bold beyond 5 standard errors; NaN is left out of it."]
+    return [
+        *parts,
+        "The error of a moment is bold if it exceeds 5 standard errors. Moments leave out NaN.",
+    ]
 
 
 def _error(values: dict[str, float], k: int) -> str:
@@ -137,7 +140,9 @@ def breakdown(result: Result) -> list[str]:
     parts = []
     for size in dict.fromkeys(row.what["size"] for row in result.rows):
         shape = " × ".join(map(str, layers.shape(size)))
-        parts.append(f"PyTorch, eager, {shape}: operations above 3% of a step, by its profiler.")
+        parts.append(
+            f"PyTorch, eager, {shape}: operations of more than 3% of a step, by its profiler."
+        )
         operations = [
             [
                 row.what["candidate"],

@@ -41,15 +41,15 @@ def text(results: Results, plots_in: str) -> str:
     """Return the page."""
     parts = [
         "# Benchmarks",
-        "Made by `python -m benchmarks page` from the results in "
-        f"[`{plots_in}/`]({plots_in}); not to be edited.",
+        "`python -m benchmarks page` makes this page from the results in "
+        f"[`{plots_in}/`]({plots_in}). Do not edit it.",
     ]
     if any(result.header["quick"] for result in results.values()):
-        parts.append("**Made by `--quick`: these figures mean nothing.**")
+        parts.append("**Measured with `--quick`: these figures mean nothing.**")
     parts += [notes.HOW, _machines(results)]
     if results.keys() == SUITES.keys():
         parts.append(_duration(results))
-    parts += ["## The bars", _bars(results)]
+    parts += ["## Targets", _bars(results)]
     parts += ["## Cost of a layer", notes.COST]
     for suite, name in notes.NAMES.items():
         if suite in results:
@@ -77,7 +77,9 @@ def law_floor(result: Result) -> float:
 
 def _law(result: Result, plots_in: str) -> list[str]:
     limit, draws = law_floor(result), result.rows[0].values["draws"]
-    noise = f"{draws:,.0f} draws for each figure; a right law stays below {number(limit)}."
+    noise = (
+        f"{draws:,.0f} draws for each number; a correct implementation stays below {number(limit)}."
+    )
     plot = f"![Kolmogorov distance against α, by implementation]({plots_in}/law.png)"
     return [notes.LAW, noise, plot, *other_tables.law(result, limit)]
 
@@ -101,7 +103,7 @@ def _machines(results: Results) -> str:
         )
         lines.setdefault(machine, []).append(f"{name} ({h['load at the start']})")
     shown = [
-        f"- {machine}. Suites, with the load of the machine as each began: {', '.join(suites)}."
+        f"- {machine}. Suites, with the load of the machine when each began: {', '.join(suites)}."
         for machine, suites in lines.items()
     ]
     return "\n".join(shown)
@@ -109,7 +111,7 @@ def _machines(results: Results) -> str:
 
 def _duration(results: Results) -> str:
     minutes = sum(result.header["seconds"] for result in results.values()) / 60
-    return f"`nox -s bench`, which is all of it: {minutes:.0f} minutes."
+    return f"`nox -s bench` runs all of this. It took {minutes:.0f} minutes."
 
 
 def _bars(results: Results) -> str:
@@ -125,7 +127,7 @@ def _bars(results: Results) -> str:
             missed.append(f"- **{bar.title}**: {number(verdict.value)}. {_why(bar)}")
     wide, all_of_them = bars.unsteady(results)
     steady = f"Two runs differ by more than 10% in {wide} of the {all_of_them} ratios on this page."
-    header = ["", "bar", "measured", "spread", "", "command"]
+    header = ["what", "target", "measured", "spread", "", "command"]
     return "\n\n".join([table(header, rows), steady, *(["\n".join(missed)] if missed else [])])
 
 

@@ -24,8 +24,12 @@ def table(folder: Path) -> str:
     shapes = [" × ".join(map(str, layers.shape(size))) for size in (layers.LARGE, layers.SMALL)]
     header = ["a layer", *shapes, *(f"{shape}, memory kept" for shape in shapes), "command"]
     made = [markdown(header, _layers(results)), markdown(STEPS, _steps(results))]
-    notes = "A star: two runs differ by more than 10%. " if "\\*" in "".join(made) else ""
-    notes += "All figures, and how they are measured: [Benchmarks](docs/benchmarks.md)."
+    notes = (
+        "A star (\\*) means that two runs differ by more than 10%. "
+        if "\\*" in "".join(made)
+        else ""
+    )
+    notes += "All figures, and how they are measured: see [Benchmarks](docs/benchmarks.md)."
     return "\n\n".join([*made, notes])
 
 

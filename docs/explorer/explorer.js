@@ -29,7 +29,7 @@ const readNumber = (text) => (/^\s*(inf|infinity|∞)\s*$/i.test(text) ? Infinit
 function complaint({ rate, alpha, sites, seed }) {
   if (!(rate >= 0 && rate <= 1)) return "Rate: a number from 0 to 1.";
   if (!(alpha > 0)) return "α: a number above 0, or inf.";
-  if (!(Number.isInteger(sites) && sites >= 1 && sites <= 100)) return "Sites: a whole number from 1 to 100.";
+  if (!(Number.isInteger(sites) && sites >= 1 && sites <= 100)) return "Layers in a row: a whole number from 1 to 100.";
   if (!(Number.isInteger(seed) && seed >= 0 && seed < 2 ** 32)) return "Seed: a whole number from 0 to 4294967295.";
   return "";
 }
@@ -101,11 +101,11 @@ function rows(law) {
   return [
     ["beta", "β", beta],
     ["mean", "mean of c, E[c]", mean],
-    ["gain-sites", `gain through ${settings.sites} ${settings.sites === 1 ? "site" : "sites"}`, mean ** settings.sites],
+    ["gain-sites", `mean gain of ${settings.sites} ${settings.sites === 1 ? "layer" : "layers in a row"}`, mean ** settings.sites],
     ["sd", "standard deviation of c", Law.sd(law)],
     ["ceiling", "largest c", Law.ceiling(law)],
-    ...QUANTILES.map((u) => [`kept-${u * 100}`, `${u * 100}% quantile of c where kept`, law.rate === 1 ? 0 : Law.keptPpf(law, u)]),
-    ...QUANTILES.map((u) => [`all-${u * 100}`, `${u * 100}% quantile of c`, Law.ppf(law, u)]),
+    ...QUANTILES.map((u) => [`kept-${u * 100}`, `${u * 100}% quantile of c, kept units`, law.rate === 1 ? 0 : Law.keptPpf(law, u)]),
+    ...QUANTILES.map((u) => [`all-${u * 100}`, `${u * 100}% quantile of c, all units`, Law.ppf(law, u)]),
   ];
 }
 
@@ -224,7 +224,7 @@ function drawGain(law) {
 
 // --- coefficients: the picture and the mask ---------------------------------------------------------------
 
-// The coefficient of every cell that is kept, by quantile at its middle; the table has its mean.
+// The coefficient of every kept cell, nearly: fast enough for a picture, and no eye sees the difference.
 function table(law, dropped, CELLS) {
   const kept = Law.betaOfKept(law);
   const most = Law.ceiling(law);
@@ -242,8 +242,7 @@ function table(law, dropped, CELLS) {
 function coefficients(law, seed, rowCount, columns, exact) {
   if (law.rate === 0) return new Float64Array(rowCount * columns).fill(1);
   const { cells, dropped, CELLS } = Keys.draw(seed, law.rate, rowCount, columns);
-  const middle = (index) => Law.keptPpf(law, (index - dropped + 0.5) / (CELLS - dropped));
-  const value = exact ? middle : table(law, dropped, CELLS);
+  const value = exact ? (index) => Law.cellMean(law, index - dropped, CELLS - dropped) : table(law, dropped, CELLS);
   return Float64Array.from(cells, (index) => (law.rate === 1 || index < dropped ? 0 : value(index)));
 }
 
@@ -294,6 +293,7 @@ function showMask(law) {
         const value = c[row * MASK_COLUMNS + column];
         const entry = cell("", value === 0 ? "·" : value.toFixed(3));
         entry.dataset.value = value;
+        entry.title = value;
         made.append(entry);
       }
       return made;
@@ -340,8 +340,8 @@ function showCode(law) {
 function showGainHint() {
   const { rate } = settings;
   $("gain-hint").textContent = rate > 0 && rate < 1
-    ? `At rate ${show(rate)}: from 1 (dropout) to below ${show(1 / (1 - rate))}.`
-    : "Only for rates between 0 and 1.";
+    ? `Possible at rate ${show(rate)}: from 1 (dropout) to just below ${show(1 / (1 - rate))}.`
+    : "The rate must lie strictly between 0 and 1.";
 }
 
 function render(but) {
@@ -380,7 +380,7 @@ for (const radio of document.querySelectorAll("[name=vary]")) radio.addEventList
 $("set-gain").addEventListener("click", () => {
   const alpha = Law.alphaForGain(settings.rate, Number($("gain").value));
   if (alpha > 0) change({ ...settings, alpha, vary: "pq", unitMean: false });
-  else $("error").textContent = `No α has this gain at rate ${show(settings.rate)}: ${$("gain-hint").textContent}`;
+  else $("error").textContent = `No α gives this gain. ${$("gain-hint").textContent}`;
 });
 $("copy-link").addEventListener("click", async () => {
   try {

@@ -54,10 +54,10 @@ const Law = (() => {
 
   const expit = (t) => (t >= 0 ? 1 / (1 + Math.exp(-t)) : Math.exp(t) / (1 + Math.exp(t)));
 
-  // The quantile of Beta(a, b) by bisection of its log-odds.
-  function betaPpf(a, b, u) {
-    if (u <= 0) return 0;
-    if (u >= 1) return 1;
+  // The log-odds of the quantile of Beta(a, b), by bisection.
+  function betaLogOdds(a, b, u) {
+    if (u <= 0) return -Infinity;
+    if (u >= 1) return Infinity;
     let low = -700;
     let high = 700;
     for (let i = 0; i < 80; i++) {
@@ -65,12 +65,10 @@ const Law = (() => {
       if (betaCdf(a, b, expit(t), expit(-t)) < u) low = t;
       else high = t;
     }
-    return expit((low + high) / 2);
+    return (low + high) / 2;
   }
 
-  function betaDensity(a, b, x) {
-    return Math.exp((a - 1) * Math.log(x) + (b - 1) * Math.log1p(-x) - logBeta(a, b));
-  }
+  const betaPpf = (a, b, u) => expit(betaLogOdds(a, b, u));
 
   // --- the law: {rate, alpha, vary, unitMean} -------------------------------------------------------
 
@@ -123,6 +121,41 @@ const Law = (() => {
     return keptPpf(law, (u - law.rate) / (1 - law.rate));
   }
 
+  // --- a cell of the table ---------------------------------------------------------------------------
+
+  const GAUSS = [
+    [0.06943184420297371, 0.17392742256872692], [0.33000947820757187, 0.32607257743127307],
+    [0.6699905217924281, 0.32607257743127307], [0.9305681557970263, 0.17392742256872692],
+  ];
+  const ENDS = 32; // cells at either end over which p grows too fast for four points
+  const WIDE = 0.1; // and so it does in a cell that spans more log-odds than this
+  const SMALLEST = 2 ** -126; // a kept coefficient is never smaller: the smallest normal float32
+
+  // The float32 that quantal's table holds for a kept unit: the mean of the coefficient over cell
+  // number `index` of `cells` equal shares of the probability. See src/quantal/_beta_cells.py.
+  function cellMean(law, index, cells) {
+    const kept = betaOfKept(law);
+    const mean = kept ? betaCellMean(kept[0], kept[1], index, cells) : 1;
+    return Math.fround(Math.max(ceiling(law) * mean, SMALLEST));
+  }
+
+  function betaCellMean(a, b, index, cells) {
+    const edges = [index, index + 1].map((edge) => betaLogOdds(a, b, edge / cells));
+    const smooth = index >= ENDS && index < cells - ENDS && edges[1] - edges[0] < WIDE;
+    if (smooth) return GAUSS.reduce((sum, [at, weight]) => sum + weight * betaPpf(a, b, (index + at) / cells), 0);
+    // E[p; a cell] is E[p] times a difference of distribution functions of Beta(a + 1, b). From the
+    // nearer end, so that the difference keeps its digits: above one half by 1 − p ~ Beta(b, a).
+    if (edges[1] <= 0) return cells * partial(a, b, edges);
+    if (edges[0] >= 0) return 1 - cells * partial(b, a, [-edges[1], -edges[0]]);
+    const above = betaCdf(b, a, 0.5, 0.5) - (cells - index - 1) / cells;
+    return cells * (partial(a, b, [edges[0], 0]) + above - partial(b, a, [-edges[1], 0]));
+  }
+
+  function partial(a, b, [from, to]) {
+    const below = (t) => betaCdf(a + 1, b, expit(t), expit(-t));
+    return (a / (a + b)) * (below(to) - below(from));
+  }
+
   // The alpha at which the mean of QSD is `gain`; NaN where there is none.
   function alphaForGain(rate, gain) {
     if (gain === 1) return Infinity;
@@ -130,7 +163,7 @@ const Law = (() => {
   }
 
   return {
-    betaCdf, betaDensity, betaOfKept, betaOfP, ceiling, expit, mean, moment, ppf, keptPpf, rawMean, sd,
+    betaCdf, betaOfKept, betaOfP, ceiling, cellMean, mean, ppf, keptPpf, sd,
     alphaForGain,
   };
 })();

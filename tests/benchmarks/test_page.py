@@ -96,13 +96,13 @@ def test_the_page_shows_the_figures_the_commands_and_why_a_bar_is_missed(tmp_pat
     written = page.write(folder)
     text = written.read_text()
     assert written == tmp_path / "benchmarks.md"
-    assert "| ns an element | 2⁸ | 2¹⁰ | 2²² |" in text
+    assert "| ns per element | 2⁸ | 2¹⁰ | 2²² |" in text
     assert "| QSD | 4.00 | 4.00 | 4.00 |" in text
     assert "| QSD | 0.50 | 0.50 | 0.77 |" in text
     assert "| the paper's two gammas | 0.031 |" in text
     assert "`nox -s bench -- torch` (2 runs of 3 processes, 60 s)" in text
     assert "≤ 0.5 | 0.770 | 1% | **missed** | `nox -s bench -- torch` |" in text
-    assert re.search(r"- \*\*PyTorch, eager, 1024 × 4096.*Next: ", text, re.DOTALL)
+    assert re.search(r"- \*\*PyTorch, eager, 1024 × 4096.*Next step: ", text, re.DOTALL)
     assert "a processor, 2 of 2 cores" in text
     assert "mean nothing" not in text
     for target in re.findall(r"\]\(([^)#]+)\)", text):

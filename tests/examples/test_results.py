@@ -55,9 +55,11 @@ def test_readme_says_what_the_records_say():
         return (number(quartiles([*c.scores(measure).values()])[1]) for c in of or (qsd, dropout))
 
     test = qsd.against(dropout, "test_cost")
-    cost = "test cost comes out at {} against dropout's {}".format(*medians("test_cost"))
-    assert f"{cost} (Z = {test.z:.2f}, P = {test.p:.2g};" in said
-    assert "error does not get lower: {} against {}.".format(*medians("test_error")) in said
+    cost = "median test cost is {} against dropout's {}".format(*medians("test_cost"))
+    assert f"{cost} (Z = {test.z:.2f}, P = {test.p:.2g})." in said
+    assert "test error is not lower: {} against {}.".format(*medians("test_error")) in said
     alone = medians("test_cost", of["dist-p", 0.2, 0.2], of["dist-q", 0.2, 0.2])
-    words = "cost is {} where only p varies, and {} where only the size does.".format(*alone)
+    words = "cost is {} if only the probability varies, and {} if only the size varies.".format(
+        *alone
+    )
     assert words in said
