@@ -395,6 +395,23 @@ def test_a_pass_that_draws_nothing_proves_nothing():
         convert(InATable(), 1.0, example=lambda model: model.lin(X))
 
 
+def test_dropout_that_a_pass_does_not_reach():
+    """It is the truth that it draws nothing, if its module runs."""
+
+    class Fused(Base):
+        def hidden(self, x, slow=False):
+            return F.dropout(x, 0.4, self.training) if slow else x
+
+        def forward(self, x):
+            return self.hidden(self.lin(x))
+
+    model = Fused()
+    assert not native_masks(lambda: model(X))
+    assert {s.alpha for s in sites(convert(model, 1.0, example=X), example=X)} == {1.0}
+    with pytest.raises(ValueError, match="a pass that draws nothing"):
+        sites(model, example=lambda model: model.eval()(X))
+
+
 def test_lazy_modules_are_built():
     model = nn.Sequential(nn.LazyLinear(4), nn.Dropout(0.5))
     assert len(sites(convert(model, 1.0, example=X), example=X)) == 1

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from torch import nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from quantal._errors import wrong_value
 from quantal._selection import Place
@@ -63,7 +64,9 @@ def places_of_a_pass(model: nn.Module, example: Any, known: Iterable[Place]) -> 
             for name, (written, rate) in _seen(module).items()
             if name not in before[id(module)] and (route := _BY_NAME[name])
         ]
-    if not (watch.diluted or watch.owners) and any(place.site.rate != 0 for place in known):
+    # What ran in training and drew nothing has shown all that it does.
+    ran = watch.diluted or watch.owners or any(id(place.module) in watch.ran for place in known)
+    if not ran and any(place.site.rate != 0 for place in known):
         expected = "a training pass, in which dropout draws"
         raise wrong_value("example", expected, "a pass that draws nothing")
     return found + list(_out_of_reach(watch, names, known))
@@ -77,6 +80,19 @@ class _Watch(MaskWatch):
         self._names = names
         self.owners: list[nn.Module | None] = []  # of each mask, the innermost module that runs
         self.diluted = False
+        self.ran = set[int]()  # modules that were called in training
+
+    def __enter__(self) -> _Watch:
+        def note(module: nn.Module, args: Any) -> None:
+            if module.training:
+                self.ran.add(id(module))
+
+        self._hook = register_module_forward_pre_hook(note)
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._hook.remove()
+        super().__exit__(*error)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         outputs = super().__torch_dispatch__(func, types, args, kwargs)
