@@ -274,6 +274,10 @@ class Values:
                 tables = [t for t in self.candidates(table, scope) if isinstance(t, Mapping)]
                 return [v for t in tables for v in _items(t, named)] or [UNKNOWN]
         function = self.one(called, scope)
+        # Arguments of all others are not looked up: where names are bound to calls with each other
+        # among the arguments, that would take a time exponential in their number.
+        if not any(function is known for known in (getattr, type, float, int, functools.partial)):
+            return [UNKNOWN]
         values = [self.one(arg, scope) for arg in args]
         if function is getattr and len(values) >= 2 and isinstance(values[1], str):
             return [self._attribute(base, values[1]) for base in self.candidates(args[0], scope)]

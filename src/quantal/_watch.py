@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["MaskFinder", "NativeMask", "StackFrame", "in_package"]
+__all__ = ["MaskFinder", "NativeMask", "StackFrame", "in_package", "of_its_own"]
 
 
 class StackFrame(NamedTuple):
@@ -77,6 +77,12 @@ class MaskFinder:
             self.found.append(NativeMask(_short(self._masks[kind](inputs)), _stack()))
         elif kind in self._random or (follows and kind in self._passed_on):
             self._tensors.update({id(each): each for each in outputs})
+
+
+def of_its_own(frame: StackFrame | None) -> str:
+    """Return in words that something draws a mask of its own, and where."""
+    where = f" in {frame.function}, {Path(frame.file).name}:{frame.line}" if frame else ""
+    return f"it draws a mask of its own{where}"
 
 
 def _short(rate: float) -> float:

@@ -468,3 +468,27 @@ def test_a_module_that_cannot_be_imported_is_unknown(flat):
         flat_later="1 / 0",
     ).Model()
     assert [call.target for call in SCANNER.calls(model)] == [UNKNOWN, UNKNOWN]
+
+
+def test_names_that_are_bound_to_each_other_take_no_time():
+    """All ways through ten of them would be some millions."""
+
+    def mix(*args):
+        return args
+
+    class Tangled:
+        def forward(self, a, b, c, d, e, f, g, h, i, j):
+            for _ in range(2):
+                a = mix(b, c, d, e, f, g, h, i, j)
+                b = mix(a, c, d, e, f, g, h, i, j)
+                c = mix(a, b, d, e, f, g, h, i, j)
+                d = mix(a, b, c, e, f, g, h, i, j)
+                e = mix(a, b, c, d, f, g, h, i, j)
+                f = mix(a, b, c, d, e, g, h, i, j)
+                g = mix(a, b, c, d, e, f, h, i, j)
+                h = mix(a, b, c, d, e, f, g, i, j)
+                i = mix(a, b, c, d, e, f, g, h, j)
+                j = mix(a, b, c, d, e, f, g, h, i)
+            return toy.dropout(j, 0.25)
+
+    assert found(Tangled()) == [("toy.dropout", 0.25)]

@@ -1,5 +1,6 @@
 """convert by running: places that no reading of source finds are swapped, or named."""
 
+import asyncio
 import functools
 import random
 
@@ -145,6 +146,42 @@ def test_other_entry_points():
     assert not native_masks(lambda: model.child.hidden(X))
 
 
+class InSteps(Base):
+    """Runs long after it was called: as a generator, and as a coroutine."""
+
+    def forward(self, x):
+        heard = yield TABLE["drop"](x, 0.4, self.training)
+        try:
+            yield TABLE["drop"](heard, 0.4, self.training)
+        except KeyError:
+            yield TABLE["drop"](x, 0.4, self.training)
+        return "end"
+
+    async def later(self, x):
+        await asyncio.sleep(0)
+        return TABLE["drop"](x, 0.4, self.training)
+
+    def both(self, x):
+        steps = self(x)
+        found = [next(steps), steps.send(x), steps.throw(KeyError())]
+        with pytest.raises(StopIteration, match="end"):
+            next(steps)
+        return [*found, asyncio.run(self.later(x))]
+
+
+def test_generators_and_coroutines():
+    model = InSteps()
+    assert len(native_masks(lambda: InSteps.both(model, X))) == 4
+    convert(model, 1.0)
+    # From outside: a method of the model would run all of it with QSD.
+    assert not native_masks(lambda: InSteps.both(model, X))
+    steps = model(X)
+    next(steps)
+    assert native_masks(lambda: F.dropout(X))  # between two steps, code of others runs
+    steps.close()
+    assert all(torch.equal(y, X) for y in model.eval().both(X))
+
+
 def test_only_what_is_chosen():
     model = nn.Sequential(MadeInForward(), MadeInForward())
     convert(model, 1.0, example=X, exclude="1.*")
@@ -181,8 +218,13 @@ class Native(nn.Module):
         return torch.native_dropout(x, 0.25, self.training)[0]
 
 
+class Hidden(nn.Module):
+    def forward(self, x):
+        return vars(torch)["native_" + "dropout"](x, 0.25, self.training)[0]
+
+
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
-@pytest.mark.parametrize("cls", [StableDropout, OwnMask, Scripted, Native])
+@pytest.mark.parametrize("cls", [StableDropout, OwnMask, Scripted, Hidden])
 def test_masks_of_their_own_are_named(cls):
     model = nn.Sequential(nn.Dropout(0.5), cls())
     where = r"mask of its own in \w+\.forward, test_convert_example\.py:\d+"
@@ -194,6 +236,78 @@ def test_masks_of_their_own_are_named(cls):
         convert(model, 1.0, example=X, strict=False)
     assert type(model[0]) is QSD
     convert(revert(model), 1.0, example=X, exclude="1*")
+
+
+class Autograd(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, rate):
+        return x * torch.bernoulli(torch.full_like(x, 1 - rate)) / (1 - rate)
+
+
+class ConsistentDropout(nn.Module):
+    """Has its own derivative, as that of DeBERTa had."""
+
+    def forward(self, x):
+        return Autograd.apply(x, 0.25)
+
+
+class DropBlock(nn.Module):
+    def forward(self, x):
+        return x * (torch.rand_like(x) > 0.25)
+
+
+class CallsScripted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.function = scripted()
+
+    def forward(self, x):
+        return self.function(x)
+
+
+ITS_OWN = r"it draws a mask of its own in .*, test_convert_example\.py:\d+"
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+@pytest.mark.parametrize(
+    "cls, words",
+    [
+        (StableDropout, rf"1 \(StableDropout\): {ITS_OWN}"),
+        (ConsistentDropout, rf"1 \(ConsistentDropout\): {ITS_OWN}"),
+        (DropBlock, rf"1 \(DropBlock\): {ITS_OWN}"),
+        (Native, r"1\.forward \(torch\.native_dropout\): .* gives its mask away"),
+        (CallsScripted, r"1\.forward \(self\.function\): scripted code cannot be changed"),
+    ],
+)
+def test_masks_are_named_without_an_example(cls, words):
+    model = nn.Sequential(nn.Dropout(0.5), cls())
+    with pytest.raises(ValueError, match=words):
+        convert(model, 1.0)
+    assert type(model[0]) is nn.Dropout
+    # Nobody is told twice: not in training, after the warning.
+    with pytest.warns(UnreachedWarning, match=words):
+        convert(model, 1.0, strict=False)
+    model(X)
+
+
+def test_masks_that_turn_up_in_training_are_noticed_once():
+    class Sampled(nn.Module):
+        def forward(self, x):
+            x = x * torch.bernoulli(torch.ones(8, 1))  # one for each sample: stochastic depth
+            return x * torch.distributions.Bernoulli(0.75).sample(x.shape)
+
+    class AlphaHidden(Base):
+        def hidden(self, x):
+            return nn.AlphaDropout(0.25).train(self.training)(x)
+
+    for cls, function in ((Sampled, "torch.bernoulli"), (AlphaHidden, "F.alpha_dropout")):
+        model = convert(nn.Sequential(nn.Dropout(0.5), cls()), 1.0)
+        model.eval()(X)
+        words = rf"{function} draws a mask that is not QSD, in .*, test_convert_example\.py:\d+"
+        with pytest.warns(UnreachedWarning, match=words) as noticed:
+            model.train()(X)
+        assert len(noticed) == 1
+        model(X)  # warnings are errors here
 
 
 def test_one_number_is_no_mask():
@@ -279,6 +393,23 @@ def test_kinds_of_examples(example):
 def test_a_pass_that_draws_nothing_proves_nothing():
     with pytest.raises(ValueError, match="example: expected a training pass, in which dropout"):
         convert(InATable(), 1.0, example=lambda model: model.lin(X))
+
+
+def test_dropout_that_a_pass_does_not_reach():
+    """It is the truth that it draws nothing, if its module runs."""
+
+    class Fused(Base):
+        def hidden(self, x, slow=False):
+            return F.dropout(x, 0.4, self.training) if slow else x
+
+        def forward(self, x):
+            return self.hidden(self.lin(x))
+
+    model = Fused()
+    assert not native_masks(lambda: model(X))
+    assert {s.alpha for s in sites(convert(model, 1.0, example=X), example=X)} == {1.0}
+    with pytest.raises(ValueError, match="a pass that draws nothing"):
+        sites(model, example=lambda model: model.eval()(X))
 
 
 def test_lazy_modules_are_built():

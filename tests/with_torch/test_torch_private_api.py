@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -81,3 +82,5 @@ def test_without_hugging_faces_name_the_attention_is_not_known():
     from quantal.torch._private_api import attention_implementation
 
     assert attention_implementation(nn.Linear(2, 2)) == ""
+    # Where nobody has chosen, as for a part that is built by itself.
+    assert attention_implementation(SimpleNamespace(_attn_implementation=None)) == "eager"

@@ -35,10 +35,13 @@ def change_place(place: Place, alpha: float, model: nn.Module) -> None:
         to_qsd(place.module, change.layer, Dilution(place.site.rate, alpha), device)
 
 
-def reroute_code_of_others(model: nn.Module, alpha: float) -> None:
-    """Let all code that is not torch's own draw QSD, whether it is known to drop units or not."""
+def reroute_code_of_others(model: nn.Module, alpha: float, complete: bool) -> None:
+    """Let all code that is not torch's own draw QSD, whether it is known to drop units or not.
+
+    ``complete`` says that nothing is known that cannot: masks of another kind are then noticed.
+    """
     for module in code_of_others(model, outermost=True):
-        reroute_all(module, alpha)
+        reroute_all(module, alpha, complete)
 
 
 def code_of_others(module: nn.Module, outermost: bool = False) -> Iterator[nn.Module]:

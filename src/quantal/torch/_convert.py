@@ -63,13 +63,14 @@ def convert(
     """
     selection = Selection(alpha, include, exclude, strict)
     why_not = functools.partial(_why_not, callable(alpha))
-    chosen = selection.choose(all_places(model, example), why_not)
+    found = all_places(model, example)
+    chosen = selection.choose(found, why_not)
     with unless_it_fails(model):
         for place, alpha_here in chosen:
             change_place(place, alpha_here, model)
         if chosen and include is None and exclude is None:
             rest = math.nan if callable(selection.alpha) else selection.alpha
-            reroute_code_of_others(model, rest)
+            reroute_code_of_others(model, rest, not any(p.site.unreached for p in found))
     return model
 
 

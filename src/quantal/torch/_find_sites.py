@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,7 +21,7 @@ from quantal.torch._reroute import ROUTES, Route
 from quantal.torch._source_scan import calls, new_scanner
 from quantal.torch._swap import Change, Rerouted, layer_change
 
-__all__ = ["all_places", "check_model", "places", "sites"]
+__all__ = ["all_places", "check_model", "places", "site_of_mask", "sites"]
 
 
 def sites(model: nn.Module, *, example: Any = None) -> Sites:
@@ -56,9 +57,17 @@ def all_places(model: nn.Module, example: Any = None) -> list[Place]:
     found = list(places(model))
     if example is None:
         return found
-    from quantal.torch._watch import places_of_a_pass  # loads more of torch: only if needed
+    # It loads more of torch: only if needed.
+    from quantal.torch._watch import has_rate, places_of_a_pass
 
-    return found + places_of_a_pass(model, example, found)
+    seen = places_of_a_pass(model, example, found)
+    better = {id(place.module) for place in seen if place.site.unreached}
+    known = [
+        place
+        for place in found
+        if not place.site.unreached or has_rate(place) or id(place.module) not in better
+    ]
+    return known + seen
 
 
 def check_model(model: Any) -> None:
@@ -97,6 +106,9 @@ def _without_a_layer(name: str, module: Any, scanner: Scanner) -> Iterator[Place
         yield Place(site, module, Change(route))
     found = calls(module, scanner)
     for call in found:
+        if not call.written:
+            yield Place(site_of_mask(name, kind, call.rate, call.unreached), module)
+            continue
         where = f"{name}.forward".lstrip(".")
         alpha = call.route and _alpha(module, call.route)
         site = Site(where, call.written, call.rate, alpha, call.unreached)
@@ -105,6 +117,13 @@ def _without_a_layer(name: str, module: Any, scanner: Scanner) -> Iterator[Place
     if is_dropout(module) and not found:
         reason = "its forward is its own, and no call in it is known"
         yield Place(Site(name, kind, module.p, None, reason), module)
+
+
+def site_of_mask(name: str, kind: str, rate: float, unreached: str) -> Site:
+    """Return the site of a class that draws masks of its own: a layer, or one that does more."""
+    is_layer = re.search("drop", kind, re.IGNORECASE)
+    where = name if is_layer else f"{name}.forward".lstrip(".")
+    return Site(where, kind, rate, unreached=unreached)
 
 
 def _seen_in_a_run(name: str, module: Any) -> Iterator[Place]:

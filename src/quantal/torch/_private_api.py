@@ -243,4 +243,5 @@ def attention_implementation(config: Any) -> str:
 
     Without the private attribute, calls through a local variable are listed as out of reach.
     """
-    return getattr(config, "_attn_implementation", None) or ""
+    chosen: str | None = getattr(config, "_attn_implementation", "")
+    return "eager" if chosen is None else chosen  # as there: nobody has chosen for this module

@@ -16,7 +16,7 @@ from quantal.torch._attention import multi_head_attention_forward, scaled_dot_pr
 from quantal.torch._functional import dilute
 from quantal.torch._spatial import QSD1d, QSD2d, QSD3d, map_axes_as_torch
 
-__all__ = ["ANY", "ROUTES", "Rerouting", "Route"]
+__all__ = ["ANY", "NATIVE_MASKS", "OTHER_LAWS", "ROUTES", "Rerouting", "Route"]
 
 ANY = "*"
 """The name under which a module keeps the alpha for functions that it was not known to call."""
@@ -45,6 +45,27 @@ class Route(NamedTuple):
 
 
 Unlisted = Callable[["Rerouting", Route, float], float | None]
+Unreached = Callable[["Rerouting", str, Any], None]
+
+OTHER_LAWS: dict[Any, str] = {
+    getattr(library, name): f"{short}.{name}"
+    for library, short in ((F, "F"), (torch, "torch"))
+    for name in ("alpha_dropout", "feature_alpha_dropout")
+} | {
+    torch.alpha_dropout_: "torch.alpha_dropout_",
+    torch.feature_alpha_dropout_: "torch.feature_alpha_dropout_",
+}
+"""Functions of torch that drop units by a law other than dropout's, as users write them."""
+
+_NATIVE = torch.ops.aten.native_dropout
+NATIVE_MASKS: dict[Any, str] = dict.fromkeys(
+    (torch.native_dropout, _NATIVE, _NATIVE.default), "torch.native_dropout"
+)
+"""Functions of torch that return the mask of dropout, too: callers have their own use for it."""
+
+_BERNOULLI: dict[Any, str] = dict.fromkeys(
+    (torch.bernoulli, Tensor.bernoulli, Tensor.bernoulli_), "torch.bernoulli"
+)
 
 
 class Rerouting(TorchFunctionMode):
@@ -56,10 +77,14 @@ class Rerouting(TorchFunctionMode):
         The homogeneity for each function, by the name of its `Route`; the rate is what it is
         called with. Under `ANY`, that for all others.
     module : nn.Module, optional
-        The module to whose code this belongs.
+        The module to whose code this belongs. It is ``begun_by`` this one also while ``module`` is
+        another one inside it.
     unlisted : function, optional
         Called where units are about to be dropped by a function that is not in ``alphas``, with
         this mode, the route and the rate; returns alpha, or None for dropout. Not in compiled code.
+    unreached : function, optional
+        Called where a mask is drawn that does not become QSD, with this mode, the function as users
+        write it, and what it has returned. Not in compiled code.
 
     Examples
     --------
@@ -74,9 +99,11 @@ class Rerouting(TorchFunctionMode):
         alphas: Mapping[str, float],
         module: nn.Module | None = None,
         unlisted: Unlisted | None = None,
+        unreached: Unreached | None = None,
     ) -> None:
         super().__init__()
-        self.alphas, self.module, self._unlisted = alphas, module, unlisted
+        self.alphas, self.module, self.begun_by = alphas, module, module
+        self._unlisted, self._unreached = unlisted, unreached
 
     def __torch_function__(
         self,
@@ -86,9 +113,15 @@ class Rerouting(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Call what takes the place of the function or, if nothing does, the function itself."""
-        if func not in ROUTES:
+        if func not in _LOOKED_AT:
             return func(*args, **kwargs) if kwargs else func(*args)
-        route, kwargs = ROUTES[func], kwargs or {}
+        route, kwargs = ROUTES.get(func), kwargs or {}
+        if route is None:
+            drawn = func(*args, **kwargs)
+            if self._unreached is not None and not torch.compiler.is_compiling():
+                if func in _BERNOULLI or _other_rate(*args, **kwargs) != 0:
+                    self._unreached(self, _LOOKED_AT[func], drawn)
+            return drawn
         alpha = self.alphas.get(route.name)
         if alpha is None and (ANY in self.alphas or self._unlisted is not None):
             alpha = self._alpha_of_unlisted(route, route.rate(*args, **kwargs))
@@ -113,6 +146,12 @@ def _dropout(
 
 def _dropout_rate(input: Tensor, p: float = 0.5, training: bool = True, *_: Any, **__: Any) -> Any:
     return p if training else 0.0
+
+
+def _other_rate(
+    input: Tensor, p: float = 0.5, training: bool | None = False, *_: Any, train: bool = False, **__: Any
+) -> Any:
+    return p if training or train else 0.0
 
 
 def _bare_dropout(alpha: float, input: Tensor, p: float, train: bool) -> Tensor:
@@ -211,3 +250,4 @@ def _routes() -> dict[Any, Route]:
 
 
 ROUTES = _routes()
+_LOOKED_AT: dict[Any, Any] = {**ROUTES, **OTHER_LAWS, **NATIVE_MASKS, **_BERNOULLI}

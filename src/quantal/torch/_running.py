@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch import nn
 
 from quantal.torch._classes import is_torchs_own
 from quantal.torch._reroute import ANY, Rerouting
-from quantal.torch._unlisted import alpha_of_unlisted, notice_changes
+from quantal.torch._unlisted import alpha_of_unlisted, notice_changes, notice_mask
 
 __all__ = ["rerouted_methods"]
 
@@ -31,16 +32,36 @@ def rerouted_methods(cls: type[nn.Module]) -> dict[str, Callable[..., Any]]:
     Those are the call itself, with its hooks and with a ``forward`` that hides the class's own,
     and all methods that are not torch's.
     """
-    return {name: _rerouted(getattr(cls, name)) for name in ("__call__", *_own_methods(cls))}
+    return {name: _with_qsd(getattr(cls, name)) for name in ("__call__", *_own_methods(cls))}
 
 
 def _own_methods(cls: type[nn.Module]) -> Iterator[str]:
     yield "forward"
     for name, method in inspect.getmembers_static(cls, inspect.isfunction):
         inherited = any(name in vars(parent) for parent in cls.__mro__ if is_torchs_own(parent))
-        later = inspect.isgeneratorfunction(method) or inspect.iscoroutinefunction(method)
-        if not (inherited or later or name.startswith("__")):
+        if not (inherited or name.startswith("__")):
             yield name
+
+
+def _with_qsd(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method whose code runs with QSD: at once, or when it is asked for its steps."""
+    if inspect.isasyncgenfunction(method):
+        return method
+    if inspect.iscoroutinefunction(method):
+
+        @functools.wraps(method)
+        async def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return await _awaited(self, method(self, *args, **kwargs))
+
+        return run
+    if inspect.isgeneratorfunction(method):
+
+        @functools.wraps(method)
+        def run_in_steps(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return (yield from _in_steps(self, method(self, *args, **kwargs)))
+
+        return run_in_steps
+    return _rerouted(method)
 
 
 def _rerouted(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,9 +92,36 @@ def _rerouted(method: Callable[..., Any]) -> Callable[..., Any]:
 def _begin(method: Callable[..., Any], module: Any, args: Any, kwargs: Any) -> Any:
     if not torch.compiler.is_compiling():
         notice_changes(module)
-    mode = _HERE.mode = Rerouting(module._qsd_alphas, module, alpha_of_unlisted)
+    mode = _HERE.mode = Rerouting(
+        module._qsd_alphas, module, alpha_of_unlisted, notice_mask
+    )
     try:
         with mode:
             return method(module, *args, **kwargs)
     finally:
         _HERE.mode = None
+
+
+@_rerouted
+def _resume(module: Any, step: Callable[[Any], Any], given: Any) -> Any:
+    return step(given)
+
+
+def _in_steps(module: Any, steps: Any) -> Generator[Any, Any, Any]:
+    """Run a generator or a coroutine of a module; between its steps, the mode is left."""
+    step, given = steps.send, None
+    while True:
+        try:
+            found = _resume(module, step, given)
+        except StopIteration as end:
+            return end.value
+        try:
+            step, given = steps.send, (yield found)
+        except GeneratorExit:
+            steps.close()
+            raise
+        except BaseException as error:  # which the generator may catch
+            step, given = steps.throw, error
+
+
+_awaited = types.coroutine(_in_steps)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import math
+import re
 from collections.abc import Hashable
 from types import MethodType
 from typing import Any, NamedTuple
@@ -11,8 +14,9 @@ import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import nn
 
 from quantal._source_scan import UNKNOWN, Scanner, SourceCall
+from quantal._watch import StackFrame, of_its_own
 from quantal.torch._private_api import USUAL_ATTENTION, attention_implementation
-from quantal.torch._reroute import ROUTES, Route
+from quantal.torch._reroute import NATIVE_MASKS, OTHER_LAWS, ROUTES, Route
 
 __all__ = ["Call", "calls", "new_scanner"]
 
@@ -20,14 +24,6 @@ __all__ = ["Call", "calls", "new_scanner"]
 _NAMES = ("p", "dropout_p", "dropout")
 _POSITIONS = {F.scaled_dot_product_attention: (4, 0.0), F.multi_head_attention_forward: (10, 0.0)}
 _USUAL_POSITION = (1, 0.5)
-_OTHER_LAWS = (
-    F.alpha_dropout,
-    F.feature_alpha_dropout,
-    torch.alpha_dropout,
-    torch.feature_alpha_dropout,
-    torch.alpha_dropout_,
-    torch.feature_alpha_dropout_,
-)
 # What the layers of torch call: a subclass may call the forward method of its parent.
 _FORWARD = {
     nn.Dropout.forward: F.dropout,
@@ -35,6 +31,9 @@ _FORWARD = {
     nn.Dropout2d.forward: F.dropout2d,
     nn.Dropout3d.forward: F.dropout3d,
 }
+# Code that says by its name that it drops units, and the functions that masks are made with.
+_DROPOUT = re.compile("drop_?(out|block)", re.IGNORECASE)
+_RANDOM = ("bernoulli", "bernoulli_", "rand", "rand_like", "uniform_")
 # Of the attention functions of Hugging Face, those that end in functions of torch.
 _ATTENTION = {"eager": F.dropout, "sdpa": F.scaled_dot_product_attention}
 
@@ -45,7 +44,7 @@ class Call(NamedTuple):
     Attributes
     ----------
     written : str
-        The function, as the code has it.
+        The function, as the code has it; empty if the code draws a mask of its own.
     rate : float
         The rate; NaN if it cannot be read, as that of a local variable.
     route : Route or None
@@ -69,11 +68,34 @@ def new_scanner() -> Scanner:
 def calls(module: nn.Module, scanner: Scanner) -> list[Call]:
     """Return the calls that drop units in a module's code and in what it calls of its package."""
     found = list(scanner.calls(module))
+    if functions := {call.target.__self__ for call in found if _is_autograd(call.target)}:
+        found = list(scanner.calls(module, [function.forward for function in functions]))
     if any(_is_chosen(call) for call in found):
         # By the configuration: what the code mentions as the usual choice is not another place.
         found = [call for call in found if call.function.__name__ != USUAL_ATTENTION]
     judged = (_judged(call, module) for call in found)
-    return [call for call in judged if call is not None]
+    own = (_own_mask(call, module) for call in found)
+    return [*filter(None, judged), *[*filter(None, own)][:1]]
+
+
+def _is_autograd(target: Any) -> bool:
+    """Return whether a call is that of a function with its own derivative."""
+    if not isinstance(target, MethodType) or target.__name__ != "apply":
+        return False
+    return isinstance(target.__self__, type) and issubclass(
+        target.__self__, torch.autograd.Function
+    )
+
+
+def _own_mask(call: SourceCall, module: nn.Module) -> Call | None:
+    """Return a call that draws what a mask is made of, in code that is dropout by its name."""
+    match call.node.func:
+        case ast.Attribute(attr=name) | ast.Name(id=name) if name in _RANDOM:
+            kind, function = type(module).__name__, call.function
+            if _DROPOUT.search(f"{kind} {function.__qualname__}"):
+                frame = StackFrame(function.__code__.co_filename, call.line, function.__qualname__)
+                return Call("", math.nan, None, of_its_own(frame))
+    return None
 
 
 def _is_chosen(call: SourceCall) -> bool:
@@ -92,8 +114,14 @@ def _judged(call: SourceCall, module: Any) -> Call | None:
         layer: Any = module
         return Call(call.written, layer.p, ROUTES[_FORWARD[target.__func__]], "")
     route, unreached = ROUTES.get(target), ""
-    if target in _OTHER_LAWS:
+    if target in OTHER_LAWS:
         unreached = "this function follows a law other than dropout's"
+    elif target in NATIVE_MASKS:
+        unreached = "this function gives its mask away, too, which QSD does not have"
+    elif isinstance(target, torch.jit.ScriptFunction):
+        if "dropout" not in target.code:
+            return None
+        unreached = "scripted code cannot be changed"
     elif route is None:
         if not asked or call.followed or isinstance(target, type | nn.Module | MethodType):
             return None  # it does not drop units, or is looked at by itself

@@ -114,13 +114,14 @@ def reroute(module: Any, change: Change, alpha: float) -> None:
         module._qsd_found[name] = (change.route.written, change.rate)
 
 
-def reroute_all(module: Any, alpha: float) -> None:
+def reroute_all(module: Any, alpha: float, complete: bool = False) -> None:
     """Turn a module into one whose code draws QSD wherever it is found to drop units.
 
-    If alpha is NaN, it goes on to drop them, with a warning.
+    If alpha is NaN, it goes on to drop them, with a warning. ``complete`` as in `Inventory`.
     """
     _make_rerouted(module)
     module._qsd_alphas[ANY] = alpha
+    module._qsd_inventory.complete = complete
 
 
 _KEPT = ("_qsd_alphas", "_qsd_found", "_qsd_inventory")

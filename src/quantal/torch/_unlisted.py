@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -17,7 +19,7 @@ from quantal.torch._private_api import (
 )
 from quantal.torch._reroute import ANY, Rerouting, Route
 
-__all__ = ["Inventory", "alpha_of_unlisted", "notice_changes"]
+__all__ = ["Inventory", "alpha_of_unlisted", "notice_changes", "notice_mask"]
 
 
 def alpha_of_unlisted(mode: Rerouting, route: Route, rate: float) -> float | None:
@@ -41,10 +43,47 @@ def alpha_of_unlisted(mode: Rerouting, route: Route, rate: float) -> float | Non
     return alpha
 
 
+def notice_mask(mode: Rerouting, written: str, drawn: Any) -> None:
+    """Warn, once for each line, of a mask that is not QSD where `convert` has left nothing out."""
+    inventory: Inventory = vars(mode.begun_by)["_qsd_inventory"]
+    mask = drawn[-1] if isinstance(drawn, tuple) else drawn
+    # One number for each sample, as in stochastic depth, is no mask of units.
+    if not inventory.complete or mask.ndim == 0 or mask.numel() == mask.shape[0]:
+        return
+    file, line, function = _caller()
+    if (file, line) not in inventory.lines:
+        inventory.lines.add((file, line))
+        _warn(
+            f"{type(mode.module).__name__}: {written} draws a mask that is not QSD, in {function}, "
+            f"{Path(file).name}:{line}. convert(model, alpha, example=…) names all of them"
+        )
+
+
+def _caller() -> tuple[str, int, str]:
+    """Return file, line and function of the code that has called torch."""
+    frame: Any = sys._getframe(2)
+    while frame.f_globals.get("__name__", "").partition(".")[0] in ("torch", "quantal"):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname
+
+
 class Inventory:
-    """What a model was like when it was converted, as far as it decides what drops units there."""
+    """What a model was like when it was converted, as far as it decides what drops units there.
+
+    Attributes
+    ----------
+    complete : bool
+        Whether all that is known to drop units in the model has become QSD.
+    lines : set of tuple
+        File and line of what has turned out to draw masks of its own.
+    """
 
     def __init__(self, model: nn.Module) -> None:
+        self.complete = False
+        self.lines = set[tuple[str, int]]()
+        self._look_at(model)
+
+    def _look_at(self, model: nn.Module) -> None:
         self._modules = count_modules(model)
         configs = {id(config): config for config in map(configuration, model.modules()) if config}
         self._attention = [(c, attention_implementation(c)) for c in configs.values()]
@@ -62,7 +101,7 @@ class Inventory:
             if now != before:
                 found.append(f"its attention is {now!r}, and was {before!r}")
         if found:
-            self.__init__(model)  # type: ignore[misc]
+            self._look_at(model)
         return found
 
 

@@ -7,33 +7,35 @@ own. Whatever else draws a mask is seen by a mode that is shown every operation.
 from __future__ import annotations
 
 import math
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from torch import nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from quantal._errors import wrong_value
 from quantal._selection import Place
-from quantal._watch import NativeMask, in_package
+from quantal._watch import NativeMask, in_package, of_its_own
 from quantal.sites import Site
 from quantal.torch._change import as_it_was, change_place, code_of_others
 from quantal.torch._example import build, run_unnoticed
+from quantal.torch._find_sites import site_of_mask
 from quantal.torch._native_masks import MaskWatch
 from quantal.torch._reroute import ROUTES
 from quantal.torch._swap import Change, reroute_all
 
-__all__ = ["places_of_a_pass"]
+__all__ = ["has_rate", "places_of_a_pass"]
 
 _ALPHA = math.inf  # in the pass: the law is dropout's own, and its table is made at once
 _BY_NAME = {route.name: route for route in reversed(ROUTES.values())}
-_LAYER = re.compile("drop", re.IGNORECASE)
 
 
 def places_of_a_pass(model: nn.Module, example: Any, known: Iterable[Place]) -> list[Place]:
     """Return the places where a training pass drops units and that are not known.
+
+    Or that are known to be out of reach, but not with their rate.
 
     Parameters
     ----------
@@ -62,7 +64,9 @@ def places_of_a_pass(model: nn.Module, example: Any, known: Iterable[Place]) -> 
             for name, (written, rate) in _seen(module).items()
             if name not in before[id(module)] and (route := _BY_NAME[name])
         ]
-    if not (watch.diluted or watch.owners) and any(place.site.rate != 0 for place in known):
+    # What ran in training and drew nothing has shown all that it does.
+    ran = watch.diluted or watch.owners or any(id(place.module) in watch.ran for place in known)
+    if not ran and any(place.site.rate != 0 for place in known):
         expected = "a training pass, in which dropout draws"
         raise wrong_value("example", expected, "a pass that draws nothing")
     return found + list(_out_of_reach(watch, names, known))
@@ -76,6 +80,19 @@ class _Watch(MaskWatch):
         self._names = names
         self.owners: list[nn.Module | None] = []  # of each mask, the innermost module that runs
         self.diluted = False
+        self.ran = set[int]()  # modules that were called in training
+
+    def __enter__(self) -> _Watch:
+        def note(module: nn.Module, args: Any) -> None:
+            if module.training:
+                self.ran.add(id(module))
+
+        self._hook = register_module_forward_pre_hook(note)
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._hook.remove()
+        super().__exit__(*error)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         outputs = super().__torch_dispatch__(func, types, args, kwargs)
@@ -95,18 +112,23 @@ class _Watch(MaskWatch):
         return None
 
 
+def has_rate(place: Place) -> bool:
+    """Return whether the rate of a place is known."""
+    return not math.isnan(place.site.rate)
+
+
 def _seen(module: nn.Module) -> dict[str, tuple[str, float]]:
     """Return the calls that were found in a module by running it."""
     return vars(module).get("_qsd_found", {})
 
 
-def _site(module_name: str, kind: str, rate: float, unreached: str = "") -> Site:
-    return Site(f"{module_name}.forward".lstrip("."), kind, rate, unreached=unreached)
+def _site(module_name: str, kind: str, rate: float) -> Site:
+    return Site(f"{module_name}.forward".lstrip("."), kind, rate)
 
 
 def _out_of_reach(watch: _Watch, names: dict[int, str], known: Iterable[Place]) -> Iterator[Place]:
-    """Walk through what has drawn masks of its own, and is not known to do so."""
-    met = {id(place.module) for place in known if place.site.unreached}
+    """Walk through what has drawn masks of its own, unless it is known, and with its rate."""
+    met = {id(place.module) for place in known if place.site.unreached and has_rate(place)}
     for mask, owner in zip(watch.finder.found, watch.owners, strict=True):
         where, reason = _words(mask)
         key: Any = where if owner is None else id(owner)
@@ -117,16 +139,12 @@ def _out_of_reach(watch: _Watch, names: dict[int, str], known: Iterable[Place]) 
             yield Place(Site(where, "random mask", mask.rate, unreached=reason), None)
             continue
         kind, name = type(owner).__name__, names[id(owner)]
-        if _LAYER.search(kind):
-            yield Place(Site(name, kind, mask.rate, unreached=reason), owner)
-        else:
-            yield Place(_site(name, kind, mask.rate, reason), owner)
+        yield Place(site_of_mask(name, kind, mask.rate, reason), owner)
 
 
 def _words(mask: NativeMask) -> tuple[str, str]:
     """Return where a mask was drawn, and why it is out of reach."""
     for frame in mask.frames:
         if not in_package(frame, "torch", "quantal"):
-            where = f"{Path(frame.file).name}:{frame.line}"
-            return where, f"it draws a mask of its own in {frame.function}, {where}"
-    return "(unknown)", "it draws a mask of its own"
+            return f"{Path(frame.file).name}:{frame.line}", of_its_own(frame)
+    return "(unknown)", of_its_own(None)
