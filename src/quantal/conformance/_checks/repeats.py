@@ -63,6 +63,8 @@ def _unrepeated(trial: Trial, what: str, law: Dilution, c: Floats) -> Iterator[F
 @exact("no-repeats", fault="a stretch of 128 units that comes twice, anywhere")
 def no_repeats(trial: Trial) -> Iterator[Finding]:
     """No stretch of a stream comes twice: in a call of millions, or in two of different seeds."""
+    if not trial.quick:
+        yield from _others_unrepeated(trial)
     yield from _unrepeated(trial, "of one large call", LAW, _large(trial))
     calls = 8 if trial.quick else 16
     seeds = OneLaw(trial, LAW, BATCH).calls(calls)
@@ -71,8 +73,6 @@ def no_repeats(trial: Trial) -> Iterator[Finding]:
         (seed,) = trial.subject.seeds("no-repeats", 1)
         layer = trial.subject.layer(Settings.of(LAW), seed, BATCH, calls)
         yield from _unrepeated(trial, "of calls of one layer", LAW, layer)
-    if not trial.quick:
-        yield from _others_unrepeated(trial)
 
 
 def _others_unrepeated(trial: Trial) -> Iterator[Finding]:
