@@ -123,7 +123,7 @@ GROUPS = {"row": 64, "sample": 4096, "stretch of 16": 16, "stretch of 1000": 100
 
 @statistical(
     "counts-vary",
-    fault="counts that vary twice as much as they should, or half; along any axis, or by call: not",
+    fault="counts that vary twice or half as much as they should; by axis or call, not at all",
     parts=lambda quick: 2 * len(GROUPS) + 1 + len(_counted(quick)),
 )
 def counts_vary(trial: Trial) -> Iterator[Finding]:
