@@ -142,6 +142,21 @@ class GradientByParts(Recipe):
 
 
 @right
+class AnyLayout(Port):
+    """Outputs lie in memory in Fortran order, or in every second place, and cannot be written to."""
+
+    def forward(self, x: Array, c: Array) -> Array:
+        y = np.array(super().forward(x, c), order="F")
+        if y.ndim == 1:
+            y = np.repeat(y, 2)[::2]
+        y.setflags(write=False)
+        return y
+
+    def backward(self, upstream: Array, c: Array, s: Settings, shapes: Any, rng: RNG) -> Array:
+        return self.forward(upstream, c)
+
+
+@right
 class ZeroForWhatIsDropped(Port):
     """A dropped inf or NaN is 0, as in some frameworks."""
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from quantal.conformance._adapter import Array, Settings
-from quantal.conformance._precision import is_half
 from quantal.conformance._shapes import BATCH
 from quantal.conformance._subject import Shape, Subject
 
@@ -25,6 +24,7 @@ __all__ = [
     "Case",
     "cases",
     "chance",
+    "digits",
     "numbers",
     "powers",
     "rng_of",
@@ -139,8 +139,21 @@ def numbers(rng: np.random.Generator, case: Case) -> Array:
     return np.asarray(drawn).astype(case.dtype)
 
 
+_POWERS = {"float16": 3, "bfloat16": 30, "float32": 30, "float64": 200}
+
+
 def powers(rng: np.random.Generator, case: Case) -> Array:
-    """Return powers of two of both signs: to multiply or divide by them rounds nothing."""
-    most = 3 if is_half(case.dtype) else 12
+    """Return powers of two of both signs: to multiply or divide by them rounds nothing.
+
+    Each dtype has some that a narrower one has not, and that are lost on a way through it.
+    """
+    most = _POWERS[case.dtype.name]
     drawn = 2.0 ** rng.integers(-most, most + 1, case.shape) * rng.choice([-1, 1], case.shape)
     return np.asarray(drawn).astype(case.dtype)
+
+
+def digits(rng: np.random.Generator, case: Case) -> Array:
+    """Return numbers with as many digits as the dtype has, and a few inf and NaN among them."""
+    drawn = rng.standard_normal(case.shape)
+    odd = rng.choice([0, 1, 2, 3], case.shape, p=[0.94, 0.02, 0.02, 0.02])
+    return np.asarray(np.choose(odd, [drawn, np.inf, -np.inf, np.nan])).astype(case.dtype)

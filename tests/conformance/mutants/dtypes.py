@@ -137,3 +137,14 @@ class FiveAxesInHalfPrecision(InDtype):
         if len(shape) == 5 and self.here:
             mask_shape = (*mask_shape[:4], 1)
         return mask_shape, p_shape
+
+
+@caught_by("dtype-law")
+class DoubleRoundsItsRateToBytes(InDtype):
+    """In float64 the rate is one of 256."""
+
+    dtype = "float64"
+
+    def law(self, s: Settings) -> Any:
+        rounded = max(round(256 * s.rate), 1) / 256
+        return replace(s, rate=rounded).law if self.here and rounded < 1 else s.law

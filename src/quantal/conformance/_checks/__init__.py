@@ -8,6 +8,7 @@ from quantal.conformance._checks import independence  # isort: skip
 from quantal.conformance._checks import together  # isort: skip
 from quantal.conformance._checks import repeats  # isort: skip
 from quantal.conformance._checks import copies  # isort: skip
+from quantal.conformance._checks import symmetry  # isort: skip
 from quantal.conformance._checks import seeds  # isort: skip
 from quantal.conformance._checks import calls  # isort: skip
 from quantal.conformance._checks import granularity  # isort: skip
@@ -22,5 +23,5 @@ from quantal.conformance._checks import inputs  # isort: skip
 __all__ = [
     "calls", "copies", "drawn", "dtypes", "gradient", "granularity", "independence", "inputs",
     "layouts", "limits", "one_unit", "places", "repeats", "seeds", "shared_p", "sizes", "streams",
-    "together",
+    "symmetry", "together",
 ]  # fmt: skip

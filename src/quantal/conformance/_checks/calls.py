@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from quantal.conformance._adapter import Settings
 from quantal.conformance._bounds import Largest, Proportion
+from quantal.conformance._cases import PAIR, SMALL
+from quantal.conformance._checks.granularity import first as first_of
 from quantal.conformance._checks.independence import correlation, correlation_test
 from quantal.conformance._checks.places import PERIODS, Margin, by_place
 from quantal.conformance._checks.seeds import (
@@ -17,12 +19,13 @@ from quantal.conformance._checks.seeds import (
     NEAR,
     SEEDS,
     SETTINGS,
+    WIDE,
     apart_test,
     calls_needed,
     compare,
 )
 from quantal.conformance._finding import Finding
-from quantal.conformance._laws import CELL, DROPOUT, INF, MAIN, VARY_P, VARY_Q
+from quantal.conformance._laws import CELL, DROPOUT, INF, MAIN, PLAIN, UNIT_MEAN, VARY_P, VARY_Q
 from quantal.conformance._questions import values_of
 from quantal.conformance._registry import Trial, exact, statistical
 from quantal.conformance._shapes import BATCH, FEW_UNITS
@@ -33,9 +36,6 @@ LONG = 520
 """Calls of a long series: what comes back after 64 calls, or 256, or stands still, shows."""
 
 LONGEST = 1100
-WIDE = (5, 160)
-"""A call of which two masks are not alike by chance, not even if rows or columns share theirs."""
-
 DIFFERENT = (
     *(Settings.of(law) for law in (MAIN[0], MAIN[1], DROPOUT[0], VARY_P[0], VARY_Q[0])),
     Settings(0.5, INF, broadcast_dims=(0,)),
@@ -45,7 +45,21 @@ DIFFERENT = (
 )
 COPIES = 0.02
 LONG_COPIES = 0.15
-SERIES = (MAIN[0], MAIN[2], VARY_Q[0])
+SERIES = (MAIN[0], MAIN[2], VARY_Q[0], DROPOUT[0])
+LAYERS = (
+    *(Settings.of(law) for law in (UNIT_MEAN[1], UNIT_MEAN[7], VARY_P[2], PLAIN[-3], MAIN[0])),
+    *(Settings.of(law, broadcast_dims=(0,)) for law in (MAIN[0], DROPOUT[2])),
+    *(Settings.of(law, broadcast_dims=(-1, 0)) for law in (UNIT_MEAN[0], MAIN[1])),
+    *(Settings.of(law, p_broadcast_dims=(0,)) for law in (MAIN[0], VARY_Q[3], UNIT_MEAN[4])),
+    Settings.of(MAIN[0], broadcast_dims=(2,), p_broadcast_dims=(0,)),
+    Settings.of(DROPOUT[0], p_broadcast_dims=(2,)),
+)
+LAYERS_QUICK = tuple(
+    Settings.of(LAW, **{which: PAIR}) for which in ("broadcast_dims", "p_broadcast_dims")
+)
+"""What a layer is made with, besides the laws of long series."""
+
+LAYER, SOME_CALLS = (2, 1021, 3), 5
 STEPS = (*range(1, 17), 32, 64, 100, 128, 256, 1000, 1024, 4096, 65_536)
 
 
@@ -96,11 +110,13 @@ def calls_differ(trial: Trial) -> Iterator[Finding]:
 @statistical(
     "calls-law",
     fault="a rate off by 5% or 10%, an α by 20% or 40%, in one call or place always or never 0",
-    parts=4 * len(SERIES),
+    parts=lambda quick: 4 * len(SERIES) + (0 if quick else 2 * len(LAYERS)),
     needs="calls",
 )
 def calls_law(trial: Trial) -> Iterator[Finding]:
     """From the first call of a layer to the last, the law is the same, in every place."""
+    for number, settings in enumerate(LAYERS_QUICK if trial.quick else LAYERS):
+        yield from _settings_hold(trial, settings, number)
     for law in SERIES:
         c = _series(trial, law)
         dropped = c == 0
@@ -110,6 +126,28 @@ def calls_law(trial: Trial) -> Iterator[Finding]:
             places = sum(len(margin.hits) for margin in margins)
             test = Largest(Proportion(law.rate, slack=4 * CELL), places)
             yield by_place(trial, f"P(c = 0), {law}", test, margins, 0.49)
+
+
+def _settings_hold(trial: Trial, settings: Settings, number: int) -> Iterator[Finding]:
+    """Ask whether a layer's calls have the law and the shared axes that it was made with."""
+    subject, law = trial.subject, settings.law
+    dtype = subject.dtypes[0 if trial.quick else number % len(subject.dtypes)]
+    shape = SMALL if trial.quick else LAYER
+    (seed,) = subject.seeds(f"calls-law {settings}", 1)
+    c = subject.layer(settings, seed, shape, SOME_CALLS, dtype)
+    what = f"{settings}, {dtype.name}, in a series"
+    whole, p_only = (
+        [axis % len(shape) + 1 for axis in axes]
+        for axes in (settings.broadcast_dims, settings.p_broadcast_dims)
+    )
+    own = first_of(c, whole)
+    same = bool(np.all(c == own))
+    yield trial.require(f"shared coefficients, {what}", same, "units of a group differ", c.size)
+    sizes = np.max(own, axis=tuple(p_only), keepdims=True)
+    same = not p_only or bool(np.all((own == 0) | (own == sizes)))
+    yield trial.require(f"shared sizes, {what}", same, "kept values of a group differ", c.size)
+    if not trial.quick:
+        yield from values_of(trial, what, law, first_of(own, p_only).reshape(-1), dtype)
 
 
 def _by_index(hits: NDArray[np.bool_], what: str) -> list[Margin]:

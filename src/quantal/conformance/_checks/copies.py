@@ -29,6 +29,7 @@ LAW = MAIN[0]
 FINE = tuple(law for law in MAIN + PLAIN + VARY_Q + UNIT_MEAN if laws.is_fine(law))
 """Laws whose kept coefficients single precision can tell apart."""
 
+SHARED = (Settings.of(LAW, broadcast_dims=(0,)), Settings.of(LAW, p_broadcast_dims=(0,)))
 COARSE = 2**13  # cells of a table that is too small
 COPIES = 0.05
 COPIES_QUICK = 0.1
@@ -47,7 +48,7 @@ def most_frequent(law: Dilution) -> float:
 @statistical(
     "resolution",
     fault="a p or q of 12 bits or fewer, as in float16; a table of 2¹³ cells, at any law",
-    parts=1 + 2 * len(FINE),
+    parts=lambda quick: 1 + 2 * len(FINE) + (0 if quick else len(SHARED)),
     needs="single precision",
 )
 def resolution(trial: Trial) -> Iterator[Finding]:
@@ -67,20 +68,34 @@ def resolution(trial: Trial) -> Iterator[Finding]:
         for dtype in trial.subject.dtypes[1:]:
             if not is_half(dtype) and law in MAIN:
                 yield _fine_enough(trial, OneLaw(trial, law, BATCH, dtype))
+    for settings in () if trial.quick else SHARED:
+        test, count, stated = _fine_test(trial, LAW, COARSE)
+        # A group shows its size unless all of it is dropped, as half of them are, or fewer.
+        sizes = trial.subject.pool(settings, 1, (4, 3 * count))[0].max(axis=0)
+        yield _seldom_back(trial, f"{settings}", test, sizes[sizes != 0][:count], stated)
 
 
 def _fine_enough(trial: Trial, one: OneLaw) -> Finding:
     """Ask whether few values come back, as from a table that is large enough."""
-    test, cells = Repeats(most_frequent(one.law)), COARSE * one.law.retain
+    test, count, stated = _fine_test(trial, one.law, COARSE * one.law.retain)
+    return _seldom_back(trial, f"{one}", test, one.kept(count), stated)
+
+
+def _fine_test(trial: Trial, law: Dilution, cells: float) -> tuple[Repeats, int, float]:
+    """Return the test for a table of so many cells, how many values it takes, and its fault."""
+    test = Repeats(most_frequent(law))
 
     def share(n: int) -> float:  # of n draws from so many cells, those that have come before
         return 1 - cells / n * -math.expm1(-n / cells)
 
     count = smallest(lambda n: test.detectable(n, trial.significance) <= share(n))
-    kept = one.kept(count)
+    return test, count, share(count)
+
+
+def _seldom_back(trial: Trial, what: str, test: Repeats, kept: Floats, stated: float) -> Finding:
     seen = len(kept) - len(np.unique(kept))
-    what = f"share of kept c seen before, {one}"
-    return trial.judge(what, test, seen, len(kept), stated=share(count))
+    about = f"share of kept c seen before, {what}"
+    return trial.judge(about, test, seen, len(kept), stated=stated)
 
 
 @statistical(

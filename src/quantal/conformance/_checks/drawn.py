@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from quantal.conformance._adapter import Settings
-from quantal.conformance._cases import Case, chance, numbers, powers
+from quantal.conformance._cases import Case, chance, powers
 from quantal.conformance._checks.gradient import differences, ratio
 from quantal.conformance._checks.granularity import Axes, first, group_count
 from quantal.conformance._checks.independence import at_all_distances
@@ -28,7 +28,9 @@ COUNT, COUNT_QUICK = 72, 2
 LAWS = 24
 COPIES = 0.2
 UNITS = 4000
-KINDS = ("", "broadcast_dims", "p_broadcast_dims")
+KINDS: tuple[tuple[str, ...], ...] = (
+    (), ("broadcast_dims",), ("p_broadcast_dims",), ("broadcast_dims", "p_broadcast_dims"),
+)  # fmt: skip
 MOST_CALLS = 64
 
 
@@ -39,13 +41,11 @@ def drawn_cases(subject: Subject, count: int) -> Iterator[Case]:
     for number in range(count):
         # Each number of axes meets each kind of sharing, and each dtype.
         turn, axes = divmod(number, 6)
-        shape, kind = _shape(rng, axes), KINDS[(turn + axes) % len(KINDS)]
+        shape, kinds = _shape(rng, axes), KINDS[(turn + axes) % len(KINDS)]
         settings = Settings.of(laws[rng.integers(LAWS)])
-        if len(shape) > 1 and kind:
-            shared = [int(axis) for axis in rng.permutation(axes)[: rng.integers(1, axes)]]
-            signed = tuple(a - axes if rng.random() < 0.5 else a for a in shared)
-            axes_shared: dict[str, Any] = {kind: signed}
-            settings = replace(settings, **axes_shared)
+        if len(shape) > 1 and kinds:
+            shared: dict[str, Any] = dict(zip(kinds, _shared(rng, axes, len(kinds)), strict=True))
+            settings = replace(settings, **shared)
         dtype = subject.dtypes[(turn // len(KINDS) + axes) % len(subject.dtypes)]
         yield Case(shape, settings, dtype)
 
@@ -56,6 +56,13 @@ def _shape(rng: np.random.Generator, axes: int) -> Shape:
         return ()
     sizes = np.exp(rng.dirichlet(np.full(axes, 2.0)) * math.log(UNITS)).round().astype(int)
     return tuple(int(size) for size in np.maximum(sizes, 1))
+
+
+def _shared(rng: np.random.Generator, axes: int, kinds: int) -> list[tuple[int, ...]]:
+    """Return axes for each kind of sharing, counted from either end; one is left if it can be."""
+    order = rng.permutation(axes)[: rng.integers(kinds, max(axes, kinds + 1))]
+    signed = [int(a) - axes if rng.random() < 0.5 else int(a) for a in order]
+    return [tuple(signed[kind::kinds]) for kind in range(kinds)]
 
 
 def _groups(case: Case, c: Floats) -> Floats:
@@ -99,16 +106,20 @@ def _one_draw(trial: Trial, case: Case) -> Iterator[Finding]:
     """Ask whether output and gradient share one draw, in every layout."""
     subject = trial.subject
     rng, seed = chance(subject, case, "drawn-cases")
-    x, upstream = powers(rng, case), numbers(rng, case)
+    x, upstream = powers(rng, case), powers(rng, case)
     expected = wide(subject.apply(x, case.settings, seed))
     for name, view, _ in layouts(x):
         same = np.array_equal(wide(subject.apply(view, case.settings, seed)), expected)
         yield trial.require(f"{name}, {case}", same, "the output is another", x.size)
+    c = ratio(expected, wide(x))
+    tried = {"the output of 1": subject.apply(np.ones_like(x), case.settings, seed)}
     if not subject.lacks("grad"):
-        upstream = powers(rng, case)
         output, gradient = subject.grad(x, upstream, case.settings, seed)
-        c = ratio(expected, wide(x))
-        for what, seen in (("output", ratio(output, x)), ("gradient", ratio(gradient, upstream))):
-            differ = differences(case, seen, c)
-            detail = f"{differ} of {x.size} units have another coefficient in grad's {what}"
-            yield trial.require(f"grad's {what}, {case}", differ == 0, detail, x.size)
+        tried |= {"grad's output": ratio(output, x), "the gradient": ratio(gradient, upstream)}
+    for what, seen in tried.items():
+        differ = differences(case, wide(seen), c)
+        detail = f"{differ} of {x.size} units have another coefficient in {what}"
+        yield trial.require(f"{what}, {case}", differ == 0, detail, x.size)
+    resting = replace(case.settings, training=False)
+    same = np.array_equal(wide(subject.apply(x, resting, seed)), wide(x))
+    yield trial.require(f"out of training, {case}", same, "the output is not the input", x.size)

@@ -34,8 +34,9 @@ FEW_PER_MILLE = Dilution(1e-3, 0.2)
 
 @statistical(
     "dtype-law",
-    fault="a rate or a mean off by 5% or more, an α by 20% or more, copies as elsewhere",
-    parts=OTHERS * (3 * len(LAWS) + 1 + 2 * len(SHARED)),
+    fault="a rate or a mean off by 5% or more, a tiny rate by half of it, an α by 20% or more,"
+    " copies as elsewhere",
+    parts=OTHERS * (3 * len(LAWS) + 2 + 2 * len(SHARED)),
 )
 def dtype_law(trial: Trial) -> Iterator[Finding]:
     """The law holds in every dtype, and units are independent there."""
@@ -43,6 +44,7 @@ def dtype_law(trial: Trial) -> Iterator[Finding]:
     for dtype in subject.dtypes[1:]:
         for law in LAWS:
             yield from OneLaw(trial, law, BATCH, dtype).ask(COARSE)
+        yield OneLaw(trial, FEW_PER_MILLE, BATCH, dtype).drops(Faults(rate=(0.5,)))
         units = math.prod(BATCH)
         stated, calls = copies(trial, MAIN[0], units, (0.05,))
         c = OneLaw(trial, MAIN[0], BATCH, dtype).calls(calls)

@@ -8,12 +8,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from quantal.conformance._adapter import Settings
+from quantal.conformance._bounds import Largest, Proportion
 from quantal.conformance._cases import PAIR, SMALL
 from quantal.conformance._checks.independence import at_all_distances
+from quantal.conformance._checks.places import Margin, by_place
 from quantal.conformance._finding import Finding
-from quantal.conformance._laws import DROPOUT, MAIN, UNIT_MEAN, VARY_Q
+from quantal.conformance._laws import CELL, DROPOUT, MAIN, UNIT_MEAN, VARY_Q
 from quantal.conformance._questions import values_of
 from quantal.conformance._registry import Trial, exact, statistical
+from quantal.conformance._shapes import FEW_UNITS
 from quantal.conformance._signals import pair_test, signals
 from quantal.conformance._subject import Floats, Shape
 from quantal.dilution import Dilution
@@ -46,6 +49,15 @@ GROUPED: tuple[tuple[Shape, Axes], ...] = (
     ((60, 2, 70, 3), (1, 3)), ((4099, 3), (1,)), ((3, 4099), (-2,)),
 )  # fmt: skip
 GROUPED_QUICK = (GROUPED[4],)
+
+FEW_GROUPS: tuple[tuple[Shape, Axes], ...] = (
+    ((5, 9, 2, 3), (2, 3)), ((7, 3, 8), (1,)), ((3, 40), (0,)), ((33, 2), (1,)),
+)  # fmt: skip
+FEW_GROUPS_QUICK = ((SMALL, PAIR),)
+ONE_GROUP = 600
+"""Calls of which each has one group."""
+
+ALWAYS = 0.49  # how far the share of a group that is always or never dropped is from a half
 
 
 def first(c: Floats, axes: Sequence[int]) -> Floats:
@@ -87,8 +99,9 @@ def broadcast_dims(trial: Trial) -> Iterator[Finding]:
 
 @statistical(
     "broadcast-law",
-    fault="a rate off by 5% or more, an α by 20% or more, 20% of groups that are copies",
-    parts=lambda quick: 3 * len(GROUPED_QUICK if quick else GROUPED),
+    fault="a rate off by 5% or more, an α by 20% or more, 20% of groups that are copies; one group"
+    " always or never 0",
+    parts=lambda quick: 3 * len(GROUPED_QUICK if quick else GROUPED) + few_groups(quick),
 )
 def broadcast_law(trial: Trial) -> Iterator[Finding]:
     """Shared coefficients follow the law, and groups are independent, however far apart."""
@@ -101,6 +114,38 @@ def broadcast_law(trial: Trial) -> Iterator[Finding]:
         own = first(c, [axis % len(shape) + 1 for axis in axes]).reshape(len(c), groups)
         yield from values_of(trial, what, law, own.reshape(-1))
         yield at_all_distances(trial, what, signals(law, own), groups // 2, COPIES)
+    yield from in_few_groups(trial, "broadcast_dims")
+
+
+def few_groups(quick: bool) -> int:
+    """Return how many questions there are about calls of few groups."""
+    return len(FEW_GROUPS_QUICK) if quick else len(FEW_GROUPS) + 2
+
+
+def in_few_groups(trial: Trial, kind: str) -> Iterator[Finding]:
+    """Ask whether each group is dropped as often as others; and the law where there is but one."""
+    for shape, axes in FEW_GROUPS_QUICK if trial.quick else FEW_GROUPS:
+        yield _by_group(trial, shape, Settings.of(LAW, **{kind: axes}), axes)
+    if not trial.quick:
+        axes = tuple(range(len(FEW_UNITS)))
+        settings = Settings.of(LAW, **{kind: axes})
+        units = trial.subject.pool(settings, ONE_GROUP, FEW_UNITS)[:, 0, 0]
+        yield from values_of(trial, f"all axes shared, {settings}", LAW, units)
+
+
+def _by_group(trial: Trial, shape: Shape, settings: Settings, axes: Axes) -> Finding:
+    groups = own_size(shape, axes)
+    test = Largest(Proportion(LAW.rate, slack=4 * CELL), groups + sum(shape))
+    calls = test.samples(ALWAYS, trial.significance)
+    c = trial.subject.pool(settings, calls, shape)
+    dropped = first(c, [axis + 1 for axis in axes])[:calls] == 0
+    hits = dropped.sum(axis=0)
+    found = [Margin(f"group of {shape}", hits.reshape(-1), np.full(groups, calls))]
+    for axis in np.flatnonzero(np.array(hits.shape) > 1):
+        by_index = hits.sum(axis=tuple(other for other in range(hits.ndim) if other != axis))
+        units = np.full(len(by_index), calls * groups // len(by_index))
+        found.append(Margin(f"index of a group on axis {axis} of {shape}", by_index, units))
+    return by_place(trial, f"P(c = 0), {settings}", test, found, ALWAYS)
 
 
 def group_count(trial: Trial, law: Dilution, groups: int) -> int:

@@ -45,7 +45,7 @@ def memory_order(trial: Trial) -> Iterator[Finding]:
         rng, seed = chance(subject, case, "memory-order")
         x, upstream = numbers(rng, case), numbers(rng, case)
         expected = subject.apply(x, case.settings, seed)
-        gradient = subject.grad(x, upstream, case.settings, seed)[1] if has_grad else expected
+        both = subject.grad(x, upstream, case.settings, seed) if has_grad else (expected, expected)
         for (name, view, memory), (_, view_up, _) in zip(
             layouts(x), layouts(upstream), strict=True
         ):
@@ -54,11 +54,43 @@ def memory_order(trial: Trial) -> Iterator[Finding]:
             what = f"{name}, {case}"
             yield trial.require(f"output, {what}", same, "the output is another", x.size)
             if has_grad:
-                _, back = subject.grad(view, view_up, case.settings, seed)
-                same = np.array_equal(wide(back), wide(gradient))
-                yield trial.require(f"gradient, {what}", same, "the gradient is another", x.size)
+                found = subject.grad(view, view_up, case.settings, seed)
+                yield _same_pair(trial, what, found, both)
             intact = np.array_equal(wide(memory), wide(before))
             yield trial.require(f"memory, {what}", intact, "memory was overwritten", x.size)
+        if has_grad and x.ndim > 1:  # one of the two in another order than the other
+            for name, one, other in (
+                ("x in Fortran order", np.array(x, order="F"), upstream),
+                ("upstream in Fortran order", x, np.array(upstream, order="F")),
+            ):
+                found = subject.grad(one, other, case.settings, seed)
+                yield _same_pair(trial, f"{name} alone, {case}", found, both)
+        yield from _one_value(trial, case, x, seed)
+
+
+def _one_value(trial: Trial, case: Case, x: Array, seed: int) -> Iterator[Finding]:
+    """Ask whether one number that stands for all units, as in the gradient of a sum, will do."""
+    subject, what = trial.subject, f"one value for all units, {case}"
+    one = np.broadcast_to(x[(slice(0, 1),) * x.ndim], x.shape)
+    full = one.copy()
+    output, expected = (subject.apply(array, case.settings, seed) for array in (one, full))
+    same = np.array_equal(wide(output), wide(expected))
+    yield trial.require(f"output, {what}", same, "the output is another", x.size)
+    if not subject.lacks("grad"):
+        found, both = (subject.grad(x, array, case.settings, seed) for array in (one, full))
+        yield _same_pair(trial, what, found, both)
+
+
+def _same_pair(
+    trial: Trial, what: str, found: tuple[Array, Array], expected: tuple[Array, Array]
+) -> Finding:
+    """Ask whether an output and its gradient are those of the usual order."""
+    same = [np.array_equal(wide(a), wide(b)) for a, b in zip(found, expected, strict=True)]
+    other = " and ".join(
+        name for name, equal in zip(("output", "gradient"), same, strict=True) if not equal
+    )
+    detail = f"another {other}"
+    return trial.require(f"with gradient, {what}", all(same), detail, found[0].size)
 
 
 @exact("empty-inputs", fault="an error, another shape or another dtype")

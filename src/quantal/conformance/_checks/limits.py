@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from quantal.conformance._adapter import Array, Settings
-from quantal.conformance._cases import DENSE, INF, SHAPES, SMALL, Case, numbers, rng_of, seed_of
+from quantal.conformance._cases import (
+    DENSE,
+    INF,
+    SHAPES,
+    SMALL,
+    Case,
+    digits,
+    numbers,
+    rng_of,
+    seed_of,
+)
 from quantal.conformance._finding import Finding
+from quantal.conformance._laws import HIGH_RATES, MAIN, PLAIN, UNIT_MEAN, VARY_P, VARY_Q
+from quantal.conformance._precision import wide
 from quantal.conformance._questions import Faults, OneLaw
 from quantal.conformance._registry import Trial, exact, statistical
 from quantal.conformance._shapes import BATCH
@@ -18,6 +29,7 @@ from quantal.conformance._subject import Subject
 from quantal.dilution import Dilution
 
 EXTREME = (Dilution(0.4, 1e-3), Dilution(0.4, 1e6), Dilution(0.8, 1e-3), Dilution(0.1, 1e6))
+CALLS = 3
 LARGE = 1e3  # α from which on sizes can be told from those of another α, not only from dropout's
 
 OFF: tuple[Settings, ...] = (
@@ -35,13 +47,21 @@ OFF: tuple[Settings, ...] = (
 
 
 def _arrays(trial: Trial, case: Case, x: Array, upstream: Array, label: str) -> dict[str, Array]:
-    """Return what comes out of one call, with and without a gradient."""
-    seed = seed_of(trial.subject, case, label)
-    found = {"output": trial.subject.apply(x, case.settings, seed)}
-    if not trial.subject.lacks("grad"):
-        output, gradient = trial.subject.grad(x, upstream, case.settings, seed)
+    """Return what comes out of one call, with and without a gradient, and of a layer's calls.
+
+    ``x`` and ``upstream`` are given as copies, and are among what is returned.
+    """
+    subject, seed = trial.subject, seed_of(trial.subject, case, label)
+    x, upstream = x.copy(), upstream.copy()
+    found = {"output": subject.apply(x, case.settings, seed)}
+    if not subject.lacks("grad"):
+        output, gradient = subject.grad(x, upstream, case.settings, seed)
         found |= {"output with gradient": output, "gradient": gradient}
-    return found
+    if case.shape in (SMALL, DENSE) and not subject.lacks("calls"):
+        outputs = subject.calls(x, case.settings, seed, CALLS)
+        found |= {f"output of call {call}": output for call, output in enumerate(outputs)}
+    # Copies again: out of training an implementation may return its input.
+    return {**{what: array.copy() for what, array in found.items()}, "x": x, "upstream": upstream}
 
 
 def _tried(subject: Subject, settings: Settings) -> Iterator[Case]:
@@ -53,28 +73,43 @@ def _tried(subject: Subject, settings: Settings) -> Iterator[Case]:
             yield Case(shape, settings, subject.dtype)
 
 
-def _identity(trial: Trial, label: str, **limit: Any) -> Iterator[Finding]:
-    for settings in OFF:
-        for case in _tried(trial.subject, replace(settings, **limit)):
-            rng = rng_of(trial.subject, case, label)
-            x, upstream = numbers(rng, case), numbers(rng, case)
-            for what, array in _arrays(trial, case, x, upstream, label).items():
-                same = bool(np.all(array == (upstream if what == "gradient" else x)))
-                detail = f"the {what} is not what went in"
-                yield trial.require(f"{what}, {case}", same, detail, x.size)
+def _at_every_law(subject: Subject) -> Iterator[Case]:
+    """Yield a small call at every law that there is, in each dtype in turn."""
+    for number, law in enumerate((*MAIN, *PLAIN, *HIGH_RATES, *VARY_Q, *VARY_P, *UNIT_MEAN)):
+        yield Case(DENSE, Settings.of(law), subject.dtypes[number % len(subject.dtypes)])
+
+
+def _identity(trial: Trial, label: str, case: Case) -> Iterator[Finding]:
+    rng = rng_of(trial.subject, case, label)
+    x, upstream = digits(rng, case), digits(rng, case)
+    with np.errstate(invalid="ignore"):  # what draws after all may meet 0·inf
+        found = _arrays(trial, case, x, upstream, label)
+    for what, array in found.items():
+        expected = upstream if what in ("gradient", "upstream") else x
+        same = np.array_equal(wide(array), wide(expected), equal_nan=True)
+        detail = f"the {what} is not what went in"
+        yield trial.require(f"{what}, {case}", same, detail, x.size)
 
 
 @exact("eval-identity")
 def eval_identity(trial: Trial) -> Iterator[Finding]:
     """Out of training the output is the input, at every rate and α."""
-    yield from _identity(trial, "eval-identity", training=False)
-    yield from _identity(trial, "eval-identity at rate 1", training=False, rate=1.0)
+    for rate in (None, 1.0):
+        for settings in OFF:
+            limit = replace(settings, training=False, rate=settings.rate if rate is None else rate)
+            for case in _tried(trial.subject, limit):
+                yield from _identity(trial, "eval-identity", case)
+    for case in _at_every_law(trial.subject):
+        resting = replace(case, settings=replace(case.settings, training=False))
+        yield from _identity(trial, "eval-identity", resting)
 
 
 @exact("rate-zero-identity")
 def rate_zero_identity(trial: Trial) -> Iterator[Finding]:
     """At rate 0 the output is the input."""
-    yield from _identity(trial, "rate-zero-identity", rate=0.0)
+    for settings in OFF:
+        for case in _tried(trial.subject, replace(settings, rate=0.0)):
+            yield from _identity(trial, "rate-zero-identity", case)
 
 
 @exact("rate-one-zeros", fault="anything but 0, in the output or its gradient")
@@ -83,7 +118,10 @@ def rate_one_zeros(trial: Trial) -> Iterator[Finding]:
     for settings in OFF:
         for case in _tried(trial.subject, replace(settings, rate=1.0)):
             x = numbers(rng_of(trial.subject, case, "rate-one"), case)
-            for what, array in _arrays(trial, case, x, np.ones_like(x), "rate-one").items():
+            found = _arrays(trial, case, x, np.ones_like(x), "rate-one")
+            same = bool(np.all(found.pop("x") == x) and np.all(found.pop("upstream") == 1))
+            yield trial.require(f"inputs, {case}", same, "an input was overwritten", x.size)
+            for what, array in found.items():
                 zero = bool(np.all(array == 0))
                 yield trial.require(f"{what}, {case}", zero, f"the {what} is not all 0", x.size)
 

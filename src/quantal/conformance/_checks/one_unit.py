@@ -13,6 +13,7 @@ from quantal.conformance._adapter import Settings
 from quantal.conformance._bounds import RareEvents
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import DROPOUT, HIGH_RATES, MAIN, PLAIN, UNIT_MEAN, VARY_P, VARY_Q
+from quantal.conformance._precision import smallest
 from quantal.conformance._questions import Faults, OneLaw
 from quantal.conformance._registry import Trial, statistical
 from quantal.conformance._shapes import BATCH, shape_for
@@ -32,13 +33,18 @@ def _others(trial: Trial, group: tuple[Dilution, ...]) -> Iterator[OneLaw]:
         yield OneLaw(trial, law, shape_for(number, trial.quick))
 
 
-@statistical("drop-probability", fault="a rate off by 1%", parts=len(MAIN + PLAIN + HIGH_RATES))
+NEARLY_ALL = Dilution(0.9999, 5.0)
+
+
+@statistical("drop-probability", fault="a rate off by 1%", parts=len(MAIN + PLAIN + HIGH_RATES) + 1)
 def drop_probability(trial: Trial) -> Iterator[Finding]:
     """A unit is dropped with probability ``rate``, at low rates and at high ones."""
     for one in _main(trial):
         yield one.drops(SMALLEST)
     for one in _others(trial, PLAIN + HIGH_RATES):
         yield one.drops()
+    # Of so few that are kept, that they are twice as many, or none, must do.
+    yield OneLaw(trial, NEARLY_ALL, BATCH).drops(Faults(rate=(1.0,)))
 
 
 @statistical("kept-values", fault="an α off by 5%", parts=len(MAIN + PLAIN + HIGH_RATES))
@@ -115,19 +121,39 @@ TINY = (
     (Dilution(1e-3, 1.0, vary="q", unit_mean=True), 0.5),
     (Dilution(1e-4, 0.2), 1.0),
 )
+TINY_SHARED = (
+    Settings(1e-3, math.inf, p_broadcast_dims=(0,)),
+    Settings(1e-3, 1.0, vary="q", p_broadcast_dims=(0,)),
+)
 
 
-@statistical("tiny-rate", fault="a tiny rate doubled, or rounded to nothing", parts=len(TINY) + 1)
+@statistical(
+    "tiny-rate",
+    fault="a tiny rate doubled, or rounded to nothing",
+    parts=len(TINY + TINY_SHARED) + 1,
+)
 def tiny_rate(trial: Trial) -> Iterator[Finding]:
     """A tiny rate drops as many units as it says, and no more."""
     for law, fault in TINY:
         yield OneLaw(trial, law, BATCH).drops(Faults(rate=(fault,)))
+    for settings in TINY_SHARED:
+        yield _shared_drops(trial, settings)
     law, size = Dilution(2.0**-17, 0.2), math.prod(BATCH)
     test = RareEvents(law.rate, size, laws.CELL)
     calls = test.samples(law.rate, trial.significance)
     seeds = trial.subject.seeds("tiny-rate", calls)  # not kept: they are many, and used once
     dropped = sum(_dropped(trial, law, seed) for seed in seeds)
     yield trial.judge(f"P(c = 0), {law}", test, dropped, calls, stated=law.rate)
+
+
+def _shared_drops(trial: Trial, settings: Settings) -> Finding:
+    """Ask how often units are dropped that share a p which their masks do not go by."""
+    law, stated = settings.law, settings.rate / 2
+    test = laws.drop_test(law, smallest(trial.subject.dtype))
+    n = test.samples(stated, trial.significance)
+    c = trial.subject.pool(settings, -(-n // math.prod(BATCH)), BATCH).reshape(-1)[:n]
+    dropped = int(np.count_nonzero(c == 0))
+    return trial.judge(f"P(c = 0), {settings}", test, dropped, n, stated=stated)
 
 
 def _dropped(trial: Trial, law: Dilution, seed: int) -> int:

@@ -6,14 +6,15 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quantal.conformance import _laws as laws
 from quantal.conformance._adapter import Settings
 from quantal.conformance._bounds import Largest, Proportion
 from quantal.conformance._checks.independence import at_all_distances
-from quantal.conformance._checks.places import Margin, by_place
+from quantal.conformance._checks.places import Margin, by_place, folded
 from quantal.conformance._finding import Finding
-from quantal.conformance._laws import MAIN
+from quantal.conformance._laws import DROPOUT, MAIN, VARY_P, VARY_Q
 from quantal.conformance._questions import OneLaw
 from quantal.conformance._registry import Trial, exact, statistical
 from quantal.conformance._repeats import repeated_window, window_width
@@ -29,7 +30,17 @@ LARGE = (9001, 1003)
 LARGE_QUICK = (4129, 1024)
 COPIES = 0.01
 LAST_COPIES = 0.1
+MILLION = (1049, 1003)
+"""A few units more than 2²⁰."""
+
+OTHERS = (
+    *(Settings.of(law) for law in (DROPOUT[2], VARY_Q[4], VARY_P[2])),
+    Settings.of(LAW, broadcast_dims=(0,)),
+    Settings.of(LAW, p_broadcast_dims=(0,)),
+)
 PARTS = 64
+BLOCKS = (2500, 4096, 5000, 8192, 10_000, 16_384, 32_768, 65_536)
+ALWAYS = 0.49  # how far the share of a place that is always or never dropped is from a half
 
 
 def _large(trial: Trial) -> Floats:
@@ -52,6 +63,8 @@ def _unrepeated(trial: Trial, what: str, law: Dilution, c: Floats) -> Iterator[F
 @exact("no-repeats", fault="a stretch of 128 units that comes twice, anywhere")
 def no_repeats(trial: Trial) -> Iterator[Finding]:
     """No stretch of a stream comes twice: in a call of millions, or in two of different seeds."""
+    if not trial.quick:
+        yield from _others_unrepeated(trial)
     yield from _unrepeated(trial, "of one large call", LAW, _large(trial))
     calls = 8 if trial.quick else 16
     seeds = OneLaw(trial, LAW, BATCH).calls(calls)
@@ -62,10 +75,29 @@ def no_repeats(trial: Trial) -> Iterator[Finding]:
         yield from _unrepeated(trial, "of calls of one layer", LAW, layer)
 
 
+def _others_unrepeated(trial: Trial) -> Iterator[Finding]:
+    """Ask the same of masks alone, in other dtypes, of other laws and of shared axes."""
+    subject = trial.subject
+    tried = [(Settings.of(LAW), dtype) for dtype in subject.dtypes[1:]]
+    tried += [(settings, subject.dtype) for settings in OTHERS]
+    for settings, dtype in tried:
+        (seed,) = subject.seeds(f"no-repeats {settings} {dtype.name}", 1)
+        # With one axis shared, as many units more, so that the others are as many.
+        shape = (2, *MILLION) if settings.broadcast_dims else MILLION
+        masks = (subject.draw(settings, seed, shape, dtype) == 0).reshape(-1)
+        masks = masks[: math.prod(MILLION)].astype(np.float64)
+        width = window_width(max(settings.rate, 1 - settings.rate), masks.size)
+        found = repeated_window(masks, width)
+        detail = f"{width} units from {found[0]} on come again at {found[1]}" if found else ""
+        what = f"masks of a call of a million, {settings}, {dtype.name}"
+        yield trial.require(what, found is None, detail, masks.size)
+
+
 @statistical(
     "large-call",
-    fault="1% of units that are copies, at any distance; a rate off by 4% in one part of 64",
-    parts=4,
+    fault="1% of units that are copies, at any distance; a rate off by 4% in one part of 64; at one"
+    " place of 2¹⁶ always or never 0",
+    parts=5,
 )
 def large_call(trial: Trial) -> Iterator[Finding]:
     """One call of millions of units, in thousands of samples, is as right as a small one."""
@@ -80,6 +112,7 @@ def large_call(trial: Trial) -> Iterator[Finding]:
         Margin("unit of a sample", dropped.sum(axis=0), np.full(units, samples)),
     ]
     yield by_place(trial, f"P(c = 0), {LAW}", _places(samples + units), margins, 0.4 * LAW.rate)
+    yield _blocks(trial, dropped)
     flat = c.reshape(1, -1)
     mask = signals(LAW, flat)[:1]
     yield at_all_distances(trial, f"{LAW}", mask, c.size // 2, COPIES)
@@ -87,6 +120,19 @@ def large_call(trial: Trial) -> Iterator[Finding]:
     yield at_all_distances(
         trial, f"{LAW}, the last units", signals(LAW, last), last.size // 2, LAST_COPIES
     )
+
+
+def _blocks(trial: Trial, dropped: NDArray[np.bool_]) -> Finding:
+    """Ask whether no place of a block, as the first one of each, is always or never dropped."""
+    test = _places(sum(BLOCKS))
+    needed = test.samples(ALWAYS, trial.significance)
+    hits, count = dropped.reshape(-1), np.ones(dropped.size, np.int64)
+    found = [
+        folded(hits, count, period, dropped.shape)
+        for period in BLOCKS
+        if hits.size // period >= needed
+    ]
+    return by_place(trial, f"P(c = 0), {LAW}", test, found, ALWAYS)
 
 
 def _places(count: int) -> Largest[Proportion]:

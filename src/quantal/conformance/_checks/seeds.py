@@ -11,7 +11,7 @@ from quantal.conformance._adapter import Settings
 from quantal.conformance._bounds import Largest, Overlapping
 from quantal.conformance._cases import SMALL
 from quantal.conformance._finding import Finding
-from quantal.conformance._laws import MAIN
+from quantal.conformance._laws import DROPOUT, MAIN, VARY_Q
 from quantal.conformance._questions import OneLaw
 from quantal.conformance._registry import Trial, exact, statistical
 from quantal.conformance._shapes import BATCH, FEW_UNITS
@@ -32,6 +32,18 @@ COPIES = 0.02
 
 NEAR = 8
 """Neighbouring seeds, or calls, that are compared with each other: up to so many apart."""
+
+WIDE = (5, 160)
+"""A call of which two masks are not alike by chance, not even if rows or columns share theirs."""
+
+OTHERS = (
+    Settings.of(DROPOUT[2]),
+    Settings.of(VARY_Q[4]),
+    Settings.of(LAW, broadcast_dims=(0,)),
+    Settings.of(LAW, p_broadcast_dims=(1,)),
+    SETTINGS,
+)
+"""Settings that may take another way from a seed to a draw, each in another dtype."""
 
 FAR = (
     *(2**bit for bit in range(31)),
@@ -140,12 +152,22 @@ def many_seeds(trial: Trial) -> Iterator[Finding]:
     seeds = sorted({s for s in (*drawn_seeds, *related, *small, SEEDS - 1) if 0 <= s < SEEDS})
     # Masks of so many units are alike by chance less than once in 10²⁰ runs.
     drawn = [trial.subject.draw(SETTINGS, seed, FEW_UNITS) for seed in seeds]
-    for what, keys in (
-        ("draws", [c.tobytes() for c in drawn]),
-        ("masks", [(c == 0).tobytes() for c in drawn]),
-    ):
-        first: dict[bytes, int] = {}
-        same = [(first.setdefault(key, s), s) for key, s in zip(keys, seeds, strict=True)]
-        twice = [pair for pair in same if pair[0] != pair[1]]
-        detail = f"the seeds {twice[0][0]} and {twice[0][1]} gave the same" if twice else ""
-        yield trial.require(f"{what} of {len(seeds)} seeds differ", not twice, detail, len(seeds))
+    yield _told_apart(trial, "draws", seeds, [c.tobytes() for c in drawn])
+    yield _told_apart(trial, "masks", seeds, [(c == 0).tobytes() for c in drawn])
+    if trial.quick:
+        return
+    for number, settings in enumerate(OTHERS):
+        dtype = trial.subject.dtypes[(number + 1) % len(trial.subject.dtypes)]
+        (seed,) = trial.subject.seeds(f"many-seeds {settings}", 1)
+        family = sorted({s for s in (seed, *relatives(seed)) if 0 <= s < SEEDS})
+        drawn = [trial.subject.draw(settings, seed, WIDE, dtype) for seed in family]
+        what = f"masks, {settings}, {dtype.name},"
+        yield _told_apart(trial, what, family, [(c == 0).tobytes() for c in drawn])
+
+
+def _told_apart(trial: Trial, what: str, seeds: list[int], keys: list[bytes]) -> Finding:
+    first: dict[bytes, int] = {}
+    same = [(first.setdefault(key, s), s) for key, s in zip(keys, seeds, strict=True)]
+    twice = [pair for pair in same if pair[0] != pair[1]]
+    detail = f"the seeds {twice[0][0]} and {twice[0][1]} gave the same" if twice else ""
+    return trial.require(f"{what} of {len(seeds)} seeds differ", not twice, detail, len(seeds))

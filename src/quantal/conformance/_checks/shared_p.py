@@ -16,8 +16,10 @@ from quantal.conformance._checks.granularity import (
     ENOUGH,
     Axes,
     draws,
+    few_groups,
     first,
     group_count,
+    in_few_groups,
     own_size,
     varies,
 )
@@ -55,6 +57,12 @@ GROUPED: tuple[tuple[Shape, Axes], ...] = (
     ((4, 4099), (0,)), ((4099, 4), (-1,)), ((3, 2053, 2), (0, 2)), ((2053, 2, 3), (1, 2)),
     ((2, 3, 2053), (0, 1)), ((40, 4, 50), (1,)),
 )  # fmt: skip
+# The same, with another axis along which whole coefficients are shared.
+BOTH_KINDS: tuple[tuple[Dilution, Shape, Axes, Axes], ...] = (
+    (LAW, (2, 3, 2053), (0,), (1,)),
+    (Dilution(0.3, 2.0, unit_mean=True), (2053, 3, 2), (-1,), (1,)),
+    (VARY_P, (3, 2, 2053), (1,), (-3,)),
+)
 GROUPED_QUICK = (GROUPED[2],)
 LAWS = (
     LAW, VARY_Q, VARY_P, Dilution(0.3, 2.0, unit_mean=True), Dilution(0.8, 5.0),
@@ -103,26 +111,44 @@ class Groups:
 
 @statistical(
     "p-granularity-law",
-    fault="a rate off by 5% or more, an α by 20% or more, 20% of groups that are copies",
-    parts=lambda quick: 3 * len(_cases(quick)),
+    fault="a rate off by 5% or more, an α by 20% or more, 20% of groups that are copies; one group"
+    " always or never 0",
+    parts=lambda quick: 4 * len(_cases(quick)) + few_groups(quick),
 )
 def p_granularity_law(trial: Trial) -> Iterator[Finding]:
     """With shared p, each single coefficient follows the law, and groups are independent."""
-    for law, shape, axes in _cases(trial.quick):
-        settings = Settings.of(law, p_broadcast_dims=axes)
+    for law, shape, whole, axes in _cases(trial.quick):
+        settings = Settings.of(law, broadcast_dims=whole, p_broadcast_dims=axes)
         what = f"with shared p, {shape}, {settings}"
-        groups = own_size(shape, axes)
-        drawn = draws(trial, settings, shape, groups, group_count(trial, law, groups))
-        c = Groups.of(drawn, shape, axes).c
+        groups = own_size(shape, (*whole, *axes))
+        drawn = _draws(trial, settings, shape, group_count(trial, law, groups))
+        c = Groups.of(drawn, drawn.shape[1:], axes).c
         yield from values_of(trial, what, law, c[0].reshape(-1))
         yield at_all_distances(trial, what, signals(law, c[-1]), groups // 2, COPIES)
+        if law.vary == "q" or math.isinf(law.alpha):
+            # Masks that no p has a part in are independent, in whatever groups they are.
+            masks = signals(law, drawn.reshape(len(drawn), -1))[:1]
+            units = masks[0].values.shape[1]
+            yield at_all_distances(trial, f"masks {what}", masks, units // 2, COPIES)
+    yield from in_few_groups(trial, "p_broadcast_dims")
 
 
-def _cases(quick: bool) -> list[tuple[Dilution, Shape, Axes]]:
-    """Return laws with shapes in turn."""
+def _cases(quick: bool) -> list[tuple[Dilution, Shape, Axes, Axes]]:
+    """Return laws with shapes in turn, broadcast_dims and p_broadcast_dims."""
     grouped = GROUPED_QUICK if quick else GROUPED
     chosen = LAWS[:4] if quick else LAWS
-    return [(law, *grouped[number % len(grouped)]) for number, law in enumerate(chosen)]
+    turns = [(law, grouped[number % len(grouped)]) for number, law in enumerate(chosen)]
+    single: list[tuple[Dilution, Shape, Axes, Axes]] = [
+        (law, shape, (), axes) for law, (shape, axes) in turns
+    ]
+    return single if quick else [*single, *BOTH_KINDS]
+
+
+def _draws(trial: Trial, settings: Settings, shape: Shape, needed: int) -> Floats:
+    """Return calls with so many groups, and of units that share a whole coefficient the first."""
+    whole, shared = settings.broadcast_dims, settings.p_broadcast_dims
+    drawn = draws(trial, settings, shape, own_size(shape, (*whole, *shared)), needed)
+    return first(drawn, [axis % len(shape) + 1 for axis in whole])
 
 
 BOTH = 0.02
@@ -138,14 +164,15 @@ TOGETHER = 0.15
 )
 def p_granularity_masks(trial: Trial) -> Iterator[Finding]:
     """Masks of a group are independent given p, and are kept with that p."""
-    for law, shape, axes in _cases(trial.quick):
-        units, groups = math.prod(shape) // own_size(shape, axes), own_size(shape, axes)
+    for law, shape, whole, axes in _cases(trial.quick):
+        units = math.prod(shape) // own_size(shape, axes)
         expected = law.retain**2 if law.vary == "q" else mean_square(law)
         stated = BOTH_AT_LARGE_ALPHA if law is LARGE_ALPHA else BOTH
         test = Largest(Proportion(expected, slack=2 * CELL), units - 1)
         needed = test.samples(stated, trial.significance)
-        settings = Settings.of(law, p_broadcast_dims=axes)
-        kept = Groups.of(draws(trial, settings, shape, groups, needed), shape, axes).c > 0
+        settings = Settings.of(law, broadcast_dims=whole, p_broadcast_dims=axes)
+        drawn = _draws(trial, settings, shape, needed)
+        kept = Groups.of(drawn, drawn.shape[1:], axes).c > 0
         both = np.count_nonzero(kept[1:] & kept[:1], axis=(1, 2))
         total = kept[0].size
         unit = int(np.argmin(test.test.p_values(both, total)))

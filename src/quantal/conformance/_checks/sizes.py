@@ -23,8 +23,8 @@ from quantal.conformance._subject import Floats, Shape
 LAW = MAIN[0]
 ENDS = 8  # units from the start, and from the end, that are looked at one by one
 ALWAYS = 0.49  # how far the share of a unit that is always or never dropped is from a half
-PAIRS = 0.5
-ALL_PAIRS = 0.9  # of so few units that a correlation takes many calls to see
+PAIRS = (0.2, 0.5, 0.9)  # the more units, the fewer calls it takes to see a correlation
+SMALL = 64  # units of a call that can be made more often
 COPIED_ENDS = 0.1
 
 # Around the powers of two at which implementations change their ways.
@@ -44,7 +44,8 @@ def _shapes(quick: bool) -> tuple[Shape, ...]:
 
 @statistical(
     "call-sizes",
-    fault="in calls of one size, a unit always or never dropped, or never large, or copies",
+    fault="in calls of one size, a unit always or never dropped, or never large, or copies; up to"
+    " 64 units, a rate off by half of it",
     parts=lambda quick: 4 * len(_shapes(quick)),
 )
 def call_sizes(trial: Trial) -> Iterator[Finding]:
@@ -52,29 +53,46 @@ def call_sizes(trial: Trial) -> Iterator[Finding]:
     for shape in _shapes(trial.quick):
         units = math.prod(shape)
         ends, distances = min(units, 2 * ENDS), units // 2
-        dropped = Largest(Proportion(LAW.rate, slack=4 * CELL), ends)
-        large = Largest(Proportion(0.5, slack=4 * CELL / LAW.retain), ends)
-        copied = PAIRS if units > 2 * ENDS else ALL_PAIRS
-        made = signals(LAW, np.ones(1))
-        pairs = pair_test(made, copied, len(made) ** 2 * max(distances, 1))
+        # Each of them, the first ones together and the last ones together.
+        dropped = Largest(Proportion(LAW.rate, slack=4 * CELL), ends + 2)
+        large = Largest(Proportion(0.5, slack=4 * CELL / LAW.retain), ends + 2)
         # The first and the last units need many calls, but the units in between only a few. Half
         # of them are kept; a third more, since that is left to chance.
         calls = int(large.samples(ALWAYS, trial.significance) * 4 / 3 / LAW.retain)
-        few = -(-pairs.samples(copied, trial.significance) // (units - distances))
+        stated = ALWAYS
+        if units <= SMALL:
+            stated = LAW.rate / 2
+            calls = max(calls, dropped.samples(stated, trial.significance))
+        copied, few = _pairs(trial, units, calls)
         c, all_units = _draws(trial, shape, max(calls, few), few)
         where, kept = f"unit of {shape}", c != 0
-        for what, test, hit, among in (
-            ("P(c = 0)", dropped, ~kept, np.ones_like(kept)),
-            ("P(c is large)", large, signals(LAW, c)[1].values > 0, kept),
+        for what, test, hit, among, fault in (
+            ("P(c = 0)", dropped, ~kept, np.ones_like(kept), stated),
+            ("P(c is large)", large, signals(LAW, c)[1].values > 0, kept, ALWAYS),
         ):
-            margin = Margin(where, hit.sum(axis=0), among.sum(axis=0))
-            yield by_place(trial, f"{what}, first and last", test, [margin], ALWAYS)
+            hits, among_which = hit.sum(axis=0), among.sum(axis=0)
+            found = [Margin(where, hits, among_which)]
+            for name, end in (("first", slice(0, ENDS)), ("last", slice(-ENDS, None))):
+                together = (np.atleast_1d(n[end].sum()) for n in (hits, among_which))
+                found.append(Margin(f"the {name} units of {shape}, together", *together))
+            yield by_place(trial, f"{what}, first and last", test, found, fault)
         if units > 1:
             made = signals(LAW, all_units)
             yield at_all_distances(trial, f"units of {shape}", made, distances, copied)
             if not is_half(trial.subject.dtype):
                 what = f"kept c seen before, first and last units of {shape}"
                 yield seen_before(trial, what, LAW, list(c[:calls]), COPIED_ENDS)
+
+
+def _pairs(trial: Trial, units: int, calls: int) -> tuple[float, int]:
+    """Return the share of copies that so many calls reveal, and how many of them are enough."""
+    made, distances = signals(LAW, np.ones(1)), units // 2
+    for copied in PAIRS:
+        test = pair_test(made, copied, len(made) ** 2 * max(distances, 1))
+        few = -(-test.samples(copied, trial.significance) // (units - distances))
+        if few <= calls:
+            break
+    return copied, few
 
 
 def _draws(trial: Trial, shape: Shape, calls: int, few: int) -> tuple[Floats, Floats]:

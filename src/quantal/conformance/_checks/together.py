@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quantal.conformance._adapter import Settings
-from quantal.conformance._bounds import Coins, Kolmogorov, Largest, largest
+from quantal.conformance._bounds import Coins, Kolmogorov, Largest, Proportion, largest
+from quantal.conformance._cases import SMALL
+from quantal.conformance._checks.places import Margin, by_place
 from quantal.conformance._coins import (
     BIAS,
     coins,
@@ -22,23 +24,31 @@ from quantal.conformance._coins import (
     window_parities,
 )
 from quantal.conformance._finding import Finding
-from quantal.conformance._laws import MAIN
+from quantal.conformance._laws import DROPOUT, MAIN, PLAIN, VARY_P, VARY_Q, drawn_laws
 from quantal.conformance._precision import tolerance
 from quantal.conformance._questions import OneLaw
 from quantal.conformance._registry import Trial, statistical
-from quantal.conformance._shapes import BATCH, FEW_UNITS, strides
-from quantal.conformance._subject import Floats
+from quantal.conformance._shapes import BATCH, FEW_UNITS, shape_for, strides
+from quantal.conformance._subject import Floats, Shape
 from quantal.dilution import Dilution
 
 LAW = MAIN[0]
-LAWS = (LAW, Dilution(0.3, 2.0), Dilution(0.1, 0.5, vary="q"), Dilution(0.6, 10.0))
+LAWS = (
+    LAW, Dilution(0.3, 2.0), Dilution(0.1, 0.5, vary="q"), Dilution(0.6, 10.0), Dilution(0.7, 1.0),
+)  # fmt: skip
 DEPENDENCE = 0.08
 STREAM = 2**16  # units, of which three or four are looked at
 DEPENDENCE_AT_ALL_GAPS = 0.15
 SHORT_STREAM = 2**15
-GAPS = range(1, 1025)
+GAPS, GAPS_QUICK = range(1, 1025), range(1, 129)
+COUNTED = (MAIN[0], MAIN[1], DROPOUT[0], PLAIN[3], PLAIN[-4], VARY_Q[5], VARY_P[2], MAIN[2])
 WINDOW = 12
 WINDOWS = 0.02
+
+
+def _laws(trial: Trial) -> tuple[Dilution, ...]:
+    """Return the laws that are tried, the last of them drawn at random."""
+    return (*LAWS, *drawn_laws(trial.subject.rng("together"), 1))
 
 
 def _coins(
@@ -53,7 +63,7 @@ def _coins(
 @statistical(
     "triples-independent",
     fault="a dependence of 8% among three units, or among two pairs of them; 15% at other gaps",
-    parts=len(LAWS) + 1,
+    parts=len(LAWS) + 2,
 )
 def triples_independent(trial: Trial) -> Iterator[Finding]:
     """Three units are independent, and four in two pairs, even where any two of them are."""
@@ -61,7 +71,7 @@ def triples_independent(trial: Trial) -> Iterator[Finding]:
     # For each gap two coins: three units twice, over distances both ways, and four units.
     test = Coins(BIAS)
     worst_of = Largest(test, len(tried) * 2 * (2 * 2 + 1) * distances)
-    for law in LAWS:
+    for law in _laws(trial):
         two = tuple(coin.reshape(-1)[:STREAM] for coin in _coins(trial, law, 1))
         found = [
             (*largest(test, means, terms)[1:], f"{kind} units, two of them {gap} apart")
@@ -73,13 +83,14 @@ def triples_independent(trial: Trial) -> Iterator[Finding]:
     # Two of three that are near each other by any number of units, in which half they are.
     one = _coins(trial, LAW, 1)[0].reshape(-1)[:SHORT_STREAM]
     distances = SHORT_STREAM // 4
+    near = GAPS_QUICK if trial.quick else GAPS
     found = [
         (*largest(test, means, terms)[1:], f"three units, two of them {gap} apart")
-        for gap in GAPS
+        for gap in near
         for _, means, terms in products((one,), gap, distances, pairs=False)
     ]
     seen, count, what = _least_likely(test, found)
-    worst_of = Largest(test, len(GAPS) * 2 * distances)
+    worst_of = Largest(test, len(near) * 2 * distances)
     yield trial.judge(f"{what}, {LAW}", worst_of, seen, count, stated=DEPENDENCE_AT_ALL_GAPS)
 
 
@@ -90,14 +101,14 @@ def _least_likely(test: Coins, found: list[tuple[float, int, str]]) -> tuple[flo
 @statistical(
     "windows-independent",
     fault="a dependence of 2% among any of twelve units in a row, along any axis",
-    parts=len(BATCH) * len(LAWS),
+    parts=len(BATCH) * (len(LAWS) + 1),
 )
 def windows_independent(trial: Trial) -> Iterator[Finding]:
     """Twelve units in a row are independent, whichever of them are looked at together."""
     test = Largest(Coins(BIAS), 2 ** (WINDOW - 1))
     needed = test.samples(WINDOWS, trial.significance)
     fewest = min(math.prod(BATCH) // size * (size - WINDOW + 1) for size in BATCH)
-    for law in LAWS:
+    for law in _laws(trial):
         half, _ = _coins(trial, law, -(-needed // fewest))
         for axis in range(len(BATCH)):
             heads = np.moveaxis(half > 0, axis + 1, -1)
@@ -112,8 +123,8 @@ GROUPS = {"row": 64, "sample": 4096, "stretch of 16": 16, "stretch of 1000": 100
 
 @statistical(
     "counts-vary",
-    fault="counts that vary twice as much as they should, or half as much",
-    parts=2 * len(GROUPS) + 1,
+    fault="counts that vary twice or half as much as they should; by axis or call, not at all",
+    parts=lambda quick: 2 * len(GROUPS) + 1 + len(_counted(quick)),
 )
 def counts_vary(trial: Trial) -> Iterator[Finding]:
     """The number of dropped units is as variable as that of independent ones."""
@@ -134,6 +145,46 @@ def counts_vary(trial: Trial) -> Iterator[Finding]:
     calls = _ranks_test(units).samples(0.3, trial.significance)
     small = trial.subject.pool(Settings.of(LAW), calls, FEW_UNITS)
     yield _judge(trial, "dropped of a call", small.reshape(-1) == 0, units, rng, 0.3)
+    for law, shape in _counted(trial.quick):
+        yield _along_axes(trial, law, shape)
+
+
+EIGHTH = 1 / 8
+ALWAYS = 0.85  # what is in that eighth always has a share of 1 instead
+
+
+def _counted(quick: bool) -> tuple[tuple[Dilution, Shape], ...]:
+    """Return laws, and the shapes in which their counts are looked at by axis."""
+    if quick:
+        return tuple((law, BATCH) for law in COUNTED[:4])
+    others = tuple((law, shape_for(number, quick)) for number, law in enumerate(COUNTED))
+    return (*others, (LAW, (256, 300)), (LAW, SMALL), (COUNTED[1], (2000, 7)))
+
+
+def _along_axes(trial: Trial, law: Dilution, shape: Shape) -> Finding:
+    """Ask whether the number dropped along each axis, and in each call, is any as it should be.
+
+    As a uniform number it is in the middle eighth, and in the outer one, as often as elsewhere. A
+    number that is the same every time is always in the middle, and shows in a few calls.
+    """
+    units = math.prod(shape)
+    sizes = {f"index on axis {axis}": size for axis, size in enumerate(shape) if size > 15}
+    sizes["call"] = units
+    each = Proportion(EIGHTH, slack=2 * max(rank_slack(size, law.rate) for size in sizes.values()))
+    test = Largest(each, 2 * len(sizes))
+    calls = test.samples(ALWAYS, trial.significance)
+    dropped = OneLaw(trial, law, shape).calls(calls).reshape(calls, *shape) == 0
+    rng = trial.subject.rng(f"counts {law} {shape}")
+    found = []
+    for name, size in sizes.items():
+        axis = None if name == "call" else int(name.rpartition(" ")[2]) + 1
+        summed = tuple(range(1, dropped.ndim)) if axis is None else axis
+        counts = np.sum(dropped, axis=summed).reshape(-1)
+        off = np.abs(count_ranks(counts, size, law.rate, rng) - 0.5)
+        hits = [np.count_nonzero(off < EIGHTH / 2), np.count_nonzero(off > 0.5 - EIGHTH / 2)]
+        about = f"number dropped by {name} of {shape}, in its middle and outer eighths"
+        found.append(Margin(about, np.array(hits), np.full(2, counts.size)))
+    return by_place(trial, f"{law}", test, found, ALWAYS)
 
 
 def _ranks_test(size: int) -> Kolmogorov:
