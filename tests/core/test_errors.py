@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import quantal
 from quantal import Dilution, Key, reference
 from quantal import numpy as on_numpy
+from quantal.conformance import coefficient_shapes
 from quantal.keys import threefry2x32
 from quantal.table import shared_table, table
 
@@ -54,6 +55,9 @@ FUNCTIONS = {
             "dilution": LAW, "shape": (2, 3), "rng": np.random.default_rng(0),
             "broadcast_dims": (), "p_broadcast_dims": (0,),
         },
+    ),
+    "coefficient_shapes": (
+        coefficient_shapes, {"shape": (2, 3), "broadcast_dims": (), "p_broadcast_dims": ()},
     ),
     "forward": (reference.forward, {"x": X, "drawn": DRAWN}),
     "backward": (reference.backward, {"upstream": X, "drawn": DRAWN}),
@@ -146,6 +150,12 @@ def test_what_python_counts_out_as_integers_is_neither_shape_nor_axes(wrong):
     ):
         with pytest.raises(TypeError, match=f"^{name}: expected .* Received: {name}="):
             call()
+
+
+@pytest.mark.parametrize("wrong", ["ab", ("a", "b"), (1.5, 2), (None, 2), [[1], [2]], (-1, 2), (True, 1)])
+def test_what_is_no_shape_for_a_port(wrong):
+    with pytest.raises((TypeError, ValueError), match="^shape: expected .* Received: shape="):
+        coefficient_shapes(wrong)
 
 
 def test_a_set_has_axes_but_is_no_shape():

@@ -66,10 +66,11 @@ CALLS = {
     **{
         f"layer.{name}": (changed(name), {"value": right})
         for name, right in {
-            "rate": 0.5, "alpha": 1.0, "dilution": quantal.Dilution(0.5, 1.0),
+            "rate": 0.5, "alpha": 1.0, "dilution": quantal.Dilution(0.5, 1.0), "seed": None,
             "noise_shape": None, "broadcast_dims": (), "p_broadcast_dims": (),
         }.items()
     },
+    "layer(x)": (lambda x: QSD(0.5, 1.0).call(x, training=True), {"x": X}),
     "convert": (convert, {"model": MODEL, "alpha": 1.0} | CHOICE),
     "revert": (revert, {"model": MODEL}),
     "sites": (sites, {"model": MODEL}),
@@ -124,6 +125,35 @@ def test_axes_in_any_sequence(name, axes):
         for each in (axes, (0, 1))
     )
     np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("seed", [7, quantal.key(7)])
+def test_a_seed_may_be_set_later(seed):
+    late, early = QSD(0.5, 1.0, seed=1), QSD(0.5, 1.0, seed=seed)
+    for layer in (late, early):
+        layer(X, training=True)
+    late.seed = early.seed = seed  # the same again is no restart
+    drawn = [
+        ops.convert_to_numpy(layer(ops.ones((9, 9)), training=True)) for layer in (late, early)
+    ]
+    assert not np.array_equal(*drawn)
+    again = QSD(0.5, 1.0, seed=seed)
+    np.testing.assert_array_equal(
+        ops.convert_to_numpy(again(ops.ones((9, 9)), training=True)), drawn[0]
+    )
+    assert QSD.from_config(late.get_config()).seed == seed
+
+
+def test_a_generator_is_chosen_when_a_layer_is_made():
+    generator = keras.random.SeedGenerator(1)
+    layer = QSD(0.5, 1.0, seed=generator)
+    layer.seed = generator
+    for wrong in (keras.random.SeedGenerator(1), 1, quantal.key(1)):
+        with pytest.raises(
+            ValueError, match=r"seed: expected the seed generator .* Received: seed="
+        ):
+            layer.seed = wrong
+    assert layer.seed is layer.seed_generator is generator
 
 
 @pytest.mark.parametrize("half", [Fraction(1, 2), np.float32(0.5), np.array(0.5), ops.array(0.5)])

@@ -5,8 +5,8 @@ that says what holds, what does not, and how small a fault it would have found. 
 needs the law, from `quantal.table`, and the shapes that it is drawn in, from `coefficient_shapes`.
 """
 
-from quantal._granularity import coefficient_shapes
 from quantal.conformance._adapter import Adapter
+from quantal.conformance._coefficient_shapes import coefficient_shapes
 from quantal.conformance._finding import Finding
 from quantal.conformance._report import Report, Result
 from quantal.conformance._runner import names, run

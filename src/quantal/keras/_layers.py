@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from quantal._arguments import axis_numbers, flag
-from quantal._errors import wrong_type, wrong_value
+from quantal._errors import FLOATING, wrong_type, wrong_value
 from quantal._granularity import Axes, coefficient_shapes
 from quantal.dilution import Dilution, Vary
 from quantal.keras._backend import backend
@@ -100,6 +100,22 @@ class QSD(keras.layers.Dropout):
         shared = self.p_broadcast_dims != ()
         self._tables = backend.make_tables(dilution, shared) if dilution.rate > 0 else None
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        # No property: Keras would save a generator by the name of what the property keeps it in.
+        if name == "seed" and getattr(self, "built", False):
+            self._restart(_seed(value))
+        super().__setattr__(name, value)
+
+    def _restart(self, seed: Any) -> None:
+        """Draw as a layer does that is made with this seed."""
+        if seed is self.seed or self.rate == 0:
+            return
+        if any(isinstance(each, keras.random.SeedGenerator) for each in (seed, self.seed)):
+            # One that others may use, too; and a layer takes no other once it is made.
+            raise wrong_value("seed", "the seed generator with which the layer was made", seed)
+        # Its state, not another generator: compiled functions hold the variable.
+        self.seed_generator.state.assign(_generator(seed).state)
+
     @property
     def dilution(self) -> Dilution:
         """The parameters of the law; they may be changed, at the cost of one table."""
@@ -137,6 +153,7 @@ class QSD(keras.layers.Dropout):
         if not _trains(training) or self.rate == 0:
             return inputs
         source = Source(self.seed, self.seed_generator)
+        inputs = _as_tensor(inputs)  # which they are, unless somebody calls this by itself
         axes = SharedAxes(self._shared_axes(inputs.shape), self.p_broadcast_dims)
         return backend.dilute(inputs, self._dilution, source, axes, self._tables)
 
@@ -211,6 +228,13 @@ def _trains(training: Any) -> bool:
     except Exception:  # no array, or one whose value is known only when a compiled function runs
         pass
     return flag("training", training)
+
+
+def _as_tensor(inputs: Any) -> Any:
+    try:
+        return inputs if keras.ops.is_tensor(inputs) else keras.ops.convert_to_tensor(inputs)
+    except Exception:  # a TypeError or ValueError, or what somebody's own class raises
+        raise wrong_type("x", FLOATING, type(inputs)) from None
 
 
 def _seed(seed: Any) -> Any:
