@@ -336,7 +336,8 @@ class Scanner:
                 receiver = receiver.cls if isinstance(receiver, AnyInstance) else type(receiver)
             elif isinstance(value, MethodType):
                 receiver = value.__self__
-            waiting.append(_inside(value))
+            # A partial may be given the looks of another function, as accelerate's hooks are.
+            waiting += [_inside(value), _wrapped(value)]
             if isinstance(value, FunctionType):
                 # A decorator that does not use functools.wraps keeps the function in a cell.
                 cells = [_contents(cell) for cell in value.__closure__ or ()]

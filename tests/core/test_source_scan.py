@@ -492,3 +492,15 @@ def test_names_that_are_bound_to_each_other_take_no_time():
             return toy.dropout(j, 0.25)
 
     assert found(Tangled()) == [("toy.dropout", 0.25)]
+
+
+def test_what_a_partial_looks_like():
+    """As a hook that hides a method, in code that is not read."""
+
+    class Hooked:
+        def forward(self, x):
+            return toy.dropout(x, 0.25)
+
+    model = Hooked()
+    model.forward = functools.update_wrapper(functools.partial(len, ()), model.forward)
+    assert found(model) == [("toy.dropout", 0.25)]

@@ -262,6 +262,24 @@ def test_traced_after_convert():
     assert torch.equal(torch.export.export(model, (X,)).module()(X), expected)
 
 
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_torchs_own_modules_stay_leaves_of_a_trace(mode):
+    class Attending(Block):
+        def __init__(self):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(8, 2, dropout=0.5)
+
+        def forward(self, x):
+            return self.attention(x, x, x)[0]
+
+    model = getattr(convert(nn.Sequential(Attending()), 1.0), mode)()
+    traced = torch.fx.symbolic_trace(model)
+    assert [n.target for n in traced.graph.nodes if n.op == "call_module"] == ["0.attention"]
+    assert draws(traced) == 0
+    if mode == "eval":
+        assert torch.equal(traced(X), model(X))
+
+
 def test_exported_in_training():
     """What an exported program drops is an operator in its graph: rerouted, too."""
     exported = torch.export.export(Block().train(), (X,)).module()

@@ -32,7 +32,15 @@ def rerouted_methods(cls: type[nn.Module]) -> dict[str, Callable[..., Any]]:
     Those are the call itself, with its hooks and with a ``forward`` that hides the class's own,
     and all methods that are not torch's.
     """
-    return {name: _with_qsd(getattr(cls, name)) for name in ("__call__", *_own_methods(cls))}
+    own = {name: _with_qsd(getattr(cls, name)) for name in ("__call__", *_own_methods(cls))}
+    if cls.__call__ is nn.Module.__call__:
+        own["__call__"] = _rerouted(_call)
+    return own
+
+
+def _call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    # Looked up each time: torch.fx puts its own into that place while it traces.
+    return nn.Module.__call__(self, *args, **kwargs)
 
 
 def _own_methods(cls: type[nn.Module]) -> Iterator[str]:
