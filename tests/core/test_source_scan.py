@@ -468,3 +468,14 @@ def test_a_module_that_cannot_be_imported_is_unknown(flat):
         flat_later="1 / 0",
     ).Model()
     assert [call.target for call in SCANNER.calls(model)] == [UNKNOWN, UNKNOWN]
+
+
+def test_a_default_is_the_object_that_the_function_holds():
+    def made_with(default):
+        def run(x, drop=default):
+            return drop(x, 0.4)
+
+        return run
+
+    assert found(made_with(toy.dropout)) == [("drop", 0.4)]
+    assert found(made_with(len)) == []

@@ -211,6 +211,29 @@ def test_a_pass_that_draws_nothing_proves_nothing():
     assert model.layers[0].deterministic
 
 
+def test_nnx_a_tree_of_modules():
+    model = {
+        "one": nnx.Dropout(0.5, rngs=nnx.Rngs(0)),
+        "more": [nnx.Dropout(0.2, rngs=nnx.Rngs(1))],
+    }
+    model["one"].eval()
+    quantal.jax.nnx.convert(model, 1.0, example=lambda m: m["one"](m["more"][0](X)))
+    assert [site.alpha for site in quantal.jax.nnx.sites(model)] == [1.0, 1.0]
+    assert model["one"].deterministic
+
+
+def test_nnx_a_stream_outside_of_the_model_is_named():
+    """Flax refuses to draw from it in a trace: so the proof ends there, and says where."""
+    outside = iter([nnx.Dropout(0.5, rngs=nnx.Rngs(0))] * 9)  # which no reading of code sees
+    model = nnx.Sequential(nnx.Dropout(0.2, rngs=nnx.Rngs(0)), lambda x: next(outside)(x))
+    reason = r"no part of the model runs in .*, test_jax_proof\.py:\d+"
+    with pytest.raises(ValueError, match=reason):
+        quantal.jax.nnx.convert(model, 1.0, example=X)
+    with pytest.warns(UnreachedWarning, match=reason):
+        quantal.jax.nnx.convert(model, 1.0, example=X, strict=False)
+    assert model.layers[0].alpha == 1.0
+
+
 # --- Linen ---------------------------------------------------------------------------------------
 
 
