@@ -190,7 +190,10 @@ class Values:
                 if name in self._assume:
                     return [self._assume[name]]
                 # A default may be what is called; a number is the caller's to choose.
-                usual = [] if default is None else self._evaluate(default, scope.outer or Scope())
+                if scope.outer is None:  # the function itself, which has its defaults with it
+                    usual = [_default(self.function, name)]
+                else:
+                    usual = [] if default is None else self._evaluate(default, scope.outer)
                 return [*(value for value in usual if callable(value)), UNKNOWN]
         return [UNKNOWN]
 
@@ -291,6 +294,14 @@ class Values:
             targets = [f for f in self.candidates(args[0], scope) if callable(f)]
             return [functools.partial(f, *values[1:], **named_values) for f in targets]
         return [UNKNOWN]
+
+
+def _default(function: FunctionType, name: str) -> Any:
+    """Return the default of a parameter."""
+    code, defaults = function.__code__, function.__defaults__ or ()
+    names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+    positional = dict(zip(names, defaults, strict=True))
+    return (positional | (function.__kwdefaults__ or {})).get(name, UNKNOWN)
 
 
 def _of_an_instance(some: AnyInstance, name: str) -> Any:

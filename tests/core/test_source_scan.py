@@ -504,3 +504,14 @@ def test_what_a_partial_looks_like():
     model = Hooked()
     model.forward = functools.update_wrapper(functools.partial(len, ()), model.forward)
     assert found(model) == [("toy.dropout", 0.25)]
+
+
+def test_a_default_is_the_object_that_the_function_holds():
+    def made_with(default):
+        def run(x, drop=default):
+            return drop(x, 0.4)
+
+        return run
+
+    assert found(made_with(toy.dropout)) == [("drop", 0.4)]
+    assert found(made_with(len)) == []

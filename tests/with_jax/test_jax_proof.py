@@ -80,6 +80,11 @@ MASKS = {
     "with a rate that is traced": lambda key, x: (
         x * bernoulli(key, 1 - 0.5 * jax.nn.sigmoid(jnp.float32(1)), x.shape)
     ),
+    "by rounding down": lambda key, x: x * jnp.floor(jax.random.uniform(key, (2, 1, 1)) + 0.9),
+    "by rounding": lambda key, x: x * jnp.round(jax.random.uniform(key, x.shape)),
+    "by truncation": lambda key, x: x * (jax.random.uniform(key, x.shape) + 0.9).astype(int),
+    "of normal numbers": lambda key, x: x * (jax.random.normal(key, x.shape) > -1),
+    "of integers": lambda key, x: x * jax.random.randint(key, x.shape, 0, 2),
 }
 NO_MASKS = {
     "noise": lambda key, x: jax.nn.relu(x + jax.random.normal(key, x.shape)),
@@ -87,6 +92,8 @@ NO_MASKS = {
     "gamma": lambda key, x: x + jax.random.gamma(key, 0.5, x.shape),
     "an order": lambda key, x: jax.random.permutation(key, x),
     "a choice": lambda key, x: x[jax.random.randint(key, (), 0, 2)],
+    "one of many": lambda key, x: x[jnp.floor(jax.random.uniform(key, (3,)) * 2).astype(int)],
+    "a time": lambda key, x: x + jnp.floor(jax.random.uniform(key, (2, 1, 1), maxval=99)),
     "a category": lambda key, x: jax.random.categorical(key, x),
     "a sample of data": lambda key, x: bernoulli(key, jax.nn.sigmoid(x)),
     "what QSD draws": lambda key, x: jax.nn.relu(quantal.jax.dilute(x, 0.5, 1.0, key=key)),
@@ -117,6 +124,17 @@ def test_where_a_mask_comes_from():
     site = _watch.native_draws(helper, X)[0].site
     assert site.name == f"test_jax_proof.py:{helper.__code__.co_firstlineno + 1}"
     assert "test_where_a_mask_comes_from.<locals>.helper" in site.unreached
+
+
+def test_where_a_mask_comes_from_that_jax_itself_makes():
+    """What stands in a function of JAX's own is named by its caller, also when it is called again."""
+
+    def helper(x):
+        return x * jnp.round(jax.random.uniform(KEY, x.shape))
+
+    jax.make_jaxpr(lambda x: jnp.round(x))(X)  # from now on, its program has no frames of ours
+    (draw,) = _watch.native_draws(helper, X)
+    assert draw.site.name == f"test_jax_proof.py:{helper.__code__.co_firstlineno + 1}"
 
 
 # --- NNX -----------------------------------------------------------------------------------------
@@ -191,6 +209,29 @@ def test_a_pass_that_draws_nothing_proves_nothing():
     model.eval()
     assert len(quantal.jax.nnx.sites(model, example=X)) == 1  # the copy is in training mode
     assert model.layers[0].deterministic
+
+
+def test_nnx_a_tree_of_modules():
+    model = {
+        "one": nnx.Dropout(0.5, rngs=nnx.Rngs(0)),
+        "more": [nnx.Dropout(0.2, rngs=nnx.Rngs(1))],
+    }
+    model["one"].eval()
+    quantal.jax.nnx.convert(model, 1.0, example=lambda m: m["one"](m["more"][0](X)))
+    assert [site.alpha for site in quantal.jax.nnx.sites(model)] == [1.0, 1.0]
+    assert model["one"].deterministic
+
+
+def test_nnx_a_stream_outside_of_the_model_is_named():
+    """Flax refuses to draw from it in a trace: so the proof ends there, and says where."""
+    outside = iter([nnx.Dropout(0.5, rngs=nnx.Rngs(0))] * 9)  # which no reading of code sees
+    model = nnx.Sequential(nnx.Dropout(0.2, rngs=nnx.Rngs(0)), lambda x: next(outside)(x))
+    reason = r"no part of the model runs in .*, test_jax_proof\.py:\d+"
+    with pytest.raises(ValueError, match=reason):
+        quantal.jax.nnx.convert(model, 1.0, example=X)
+    with pytest.warns(UnreachedWarning, match=reason):
+        quantal.jax.nnx.convert(model, 1.0, example=X, strict=False)
+    assert model.layers[0].alpha == 1.0
 
 
 # --- Linen ---------------------------------------------------------------------------------------

@@ -47,6 +47,10 @@ def by_hand(x):
     return x * ops.cast(mask, x.dtype) / 0.75
 
 
+def by_rounding(x):
+    return x * ops.round(keras.random.uniform((ops.shape(x)[0], 1, 1), seed=SEEDS)) * 2
+
+
 def by_a_layer(x):
     return getattr(UNTRACKED, "".join(["ca", "ll"]))(x, training=True)
 
@@ -69,6 +73,7 @@ def by_the_backend(x):
 WAYS = {
     "eval": (by_eval, "dropout"),
     "by hand": (by_hand, "random mask"),
+    "rounding": (by_rounding, "random mask"),
     "a layer": (by_a_layer, "Dropout"),
     "the backend": (by_the_backend, None),
     "a partial": (functools.partial(by_eval), "dropout"),

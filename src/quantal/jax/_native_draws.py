@@ -1,7 +1,7 @@
 """The masks that a program of JAX draws.
 
-Whatever the source looks like, a mask is a comparison of random bits with something that is no
-data; the draws of QSD are calls of one function, known by its name.
+Whatever the source looks like, a mask is made of random numbers by a comparison with something that
+is no data, or by rounding; the draws of QSD are calls of one function, known by its name.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax import numpy as jnp
 
 from quantal._watch import StackFrame, in_package
 from quantal.jax._functional import DILUTE
@@ -26,8 +27,9 @@ _SOURCES = ("random_bits", "rng_bit_generator", "rng_uniform", "threefry2x32")
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 # What comes of random numbers by these is an order, a choice or a sum of them, but no mask.
 _ENDS = ("sort", "argmax", "argmin", "rem", "while", "scan", "dot_general", "top_k")
-# Of JAX's own samplers, these make masks or are made into masks.
-_SAMPLERS = ("_bernoulli", "_uniform")
+_ROUNDING = ("floor", "ceil", "round", "sign")
+# Of random numbers that were scaled before, rounding makes a choice among many: an index.
+_SCALING = ("mul", "div", "integer_pow")
 _LIBRARIES = ("flax", "equinox", "haiku")
 
 # What libraries do to a rate before they draw.
@@ -38,7 +40,7 @@ _ARITHMETIC: dict[str, Callable[..., float]] = {
     "copy": lambda number: number,
 }
 
-_DATA, _RANDOM, _PLAIN = "data", "random", "plain"
+_DATA, _SCALED, _RANDOM, _PLAIN = "data", "scaled", "random", "plain"
 QSD = "QSD"
 """The kind of a draw that is QSD's."""
 
@@ -105,8 +107,14 @@ def every_draw(run: Callable[..., Any], *args: Any) -> Iterator[Draw]:
     return _draws(program, kinds, [])
 
 
-def _draws(program: Any, given: list[str], out: list[str]) -> Iterator[Draw]:
-    """Walk through a program; ``out`` is filled with what its outputs are."""
+def _draws(
+    program: Any, given: list[str], out: list[str], around: tuple[StackFrame, ...] = ()
+) -> Iterator[Draw]:
+    """Walk through a program; ``out`` is filled with what its outputs are.
+
+    ``around`` is where the program is called. One that JAX has traced before keeps no frames of its
+    callers.
+    """
     known = dict(zip(program.invars, given, strict=True))
     numbers: dict[Any, float] = {}
 
@@ -116,29 +124,40 @@ def _draws(program: Any, given: list[str], out: list[str]) -> Iterator[Draw]:
     for equation in program.eqns:
         name = equation.primitive.name
         inputs = [kind_of(var) for var in equation.invars]
-        result = _DATA if _DATA in inputs else _RANDOM if _RANDOM in inputs else _PLAIN
+        result = next((kind for kind in (_DATA, _SCALED, _RANDOM) if kind in inputs), _PLAIN)
         outputs = [result] * len(equation.outvars)
         called = equation.params.get("name") if isinstance(equation.params, dict) else None
         if called == "_bernoulli":
             outputs = [_PLAIN] * len(outputs)
             if _DATA not in inputs:
-                yield _draw_of(equation, _value(equation.invars[1], numbers))
+                yield _draw_of(equation, around, _value(equation.invars[1], numbers))
         elif called == DILUTE:
             yield Draw(QSD, math.nan, ())
         elif _is_sampler(equation, called):
-            outputs = [_PLAIN] * len(outputs)
+            if _draws_bits(equation, called, numbers):
+                yield _draw_of(equation, around)
+            elif result != _DATA and _is_float(equation.outvars[0]):
+                span = _span(equation, numbers) if called == "_uniform" else 1
+                outputs = [_RANDOM if span == 1 else _SCALED] * len(outputs)
+            else:
+                outputs = [_PLAIN] * len(outputs)
         elif name in _SOURCES:
             outputs = [_RANDOM] * len(outputs)
-        elif (name in _COMPARISONS or _to_bool(equation)) and result == _RANDOM:
+        elif _makes_mask(equation, result):
             outputs = [_PLAIN] * len(outputs)
-            yield _draw_of(equation)
+            yield _draw_of(equation, around)
+        elif name in _SCALING and result == _RANDOM:
+            outputs = [_SCALED] * len(outputs)
+        elif result == _SCALED and _rounds(equation):
+            outputs = [_PLAIN] * len(outputs)
         elif name in _ARITHMETIC:
             values = [_value(var, numbers) for var in equation.invars]
             numbers[equation.outvars[0]] = _ARITHMETIC[name](*values)
         else:
             for inner in _programs_in(equation):
                 inner_out: list[str] = []
-                yield from _draws(inner, _aligned(inputs, len(inner.invars)), inner_out)
+                kinds, place = _aligned(inputs, len(inner.invars)), _frames(equation, around)
+                yield from _draws(inner, kinds, inner_out, place)
                 if len(inner_out) == len(outputs):
                     outputs = inner_out
             if name in _ENDS or name.startswith(("reduce_", "cum", "scatter")):
@@ -154,8 +173,14 @@ def _value(var: Any, numbers: Mapping[Any, float]) -> float:
     return numbers.get(var, math.nan)
 
 
-def _draw_of(equation: Any, kept: float = math.nan) -> Draw:
+def _frames(equation: Any, around: tuple[StackFrame, ...]) -> tuple[StackFrame, ...]:
     frames = tuple(frames_of(equation))
+    known = any(not in_package(frame, "jax", "quantal") for frame in frames)
+    return frames if known else frames + around
+
+
+def _draw_of(equation: Any, around: tuple[StackFrame, ...], kept: float = math.nan) -> Draw:
+    frames = _frames(equation, around)
     inner = next((f for f in frames if not in_package(f, "jax")), None)
     if inner is None or not in_package(inner, *_LIBRARIES):
         return Draw("bernoulli", math.nan, frames)
@@ -165,16 +190,44 @@ def _draw_of(equation: Any, kept: float = math.nan) -> Draw:
 
 
 def _is_sampler(equation: Any, called: str | None) -> bool:
-    """Return whether this is a call of another distribution of ``jax.random``."""
-    if called is None or called in _SAMPLERS or not hasattr(jax.random, called.lstrip("_")):
+    """Return whether this is a call of a distribution of ``jax.random``."""
+    if called is None or not hasattr(jax.random, called.lstrip("_")):
         return False
     frames = frames_of(equation)
     return any(in_package(f, "jax") and "random" in f.file for f in frames[:12])
 
 
-def _to_bool(equation: Any) -> bool:
+def _draws_bits(equation: Any, called: str | None, numbers: Mapping[Any, float]) -> bool:
+    """Return whether a sampler of integers draws one of two."""
+    several = equation.outvars[0].aval.ndim > 0
+    return several and called == "_randint" and _span(equation, numbers) == 2
+
+
+def _span(equation: Any, numbers: Mapping[Any, float]) -> float:
+    """Return how far the bounds of a sampler lie apart, which it takes after the key."""
+    low, high = (_value(var, numbers) for var in equation.invars[1:3])
+    return high - low
+
+
+def _makes_mask(equation: Any, kind: str) -> bool:
+    """Return whether an operation makes a mask, or something as coarse, of random numbers."""
+    if equation.primitive.name in _COMPARISONS or _becomes(equation, np.bool_):
+        return kind in (_RANDOM, _SCALED)
+    return kind == _RANDOM and _rounds(equation)
+
+
+def _rounds(equation: Any) -> bool:
+    truncates = _becomes(equation, np.integer) and _is_float(equation.invars[0])
+    return equation.primitive.name in _ROUNDING or truncates
+
+
+def _becomes(equation: Any, dtype: type) -> bool:
     converted = equation.primitive.name == "convert_element_type"
-    return bool(converted and np.dtype(equation.params["new_dtype"]) == np.dtype(np.bool_))
+    return converted and np.issubdtype(equation.params["new_dtype"], dtype)
+
+
+def _is_float(var: Any) -> bool:
+    return bool(jnp.issubdtype(var.aval.dtype, jnp.floating))
 
 
 def _programs_in(equation: Any) -> Iterator[Any]:

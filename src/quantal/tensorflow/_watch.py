@@ -32,7 +32,7 @@ def native_masks(run: Callable[[], Any]) -> list[NativeMask]:
             "Greater": lambda inputs: _number(inputs[1]),
             "Less": lambda inputs: 1 - _number(inputs[1]),
             "LessEqual": lambda inputs: 1 - _number(inputs[1]),
-            "Floor": lambda _: math.nan,
+            **dict.fromkeys(("Floor", "Round", "Rint"), lambda _: math.nan),
             **dict.fromkeys(binomial, lambda _: math.nan),
         },
         drawn=binomial,

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import traceback
+from pathlib import Path
 from typing import Any, TypeVar
 
 from flax import nnx
+from flax.errors import TraceContextError
 
 from quantal._arguments import flag
 from quantal._selection import Alpha, Pattern, Place, Selection
+from quantal._watch import StackFrame, in_package
 from quantal.jax._example import Example, runner
 from quantal.jax._watch import unknown_places
 from quantal.jax.nnx._find_sites import modules_of, places
 from quantal.jax.nnx._swap import swap, unswap
-from quantal.sites import Sites
+from quantal.sites import Site, Sites
 
 __all__ = ["convert", "revert", "sites"]
 
@@ -126,7 +131,21 @@ def _all_places(model: Any, example: Example) -> list[Place]:
         for place in places(copy):
             if place.site.alpha is None and not place.site.unreached:
                 swap(place.module, 1.0)
-        copy.train()
+        for module in modules_of(copy).values():  # of which the model may be a tree
+            module.train()
         return run(copy, arrays)
 
-    return known + unknown_places(training_pass, (state, arrays), known)
+    try:
+        return known + unknown_places(training_pass, (state, arrays), known)
+    except TraceContextError as error:  # nothing more can be seen of this pass
+        return [*known, Place(_stream_outside(error), None)]
+
+
+def _stream_outside(error: TraceContextError) -> Site:
+    """Return the place where a pass changes what is no part of the model, such as a stream."""
+    stack = traceback.extract_tb(error.__traceback__)
+    frames = [StackFrame(each.filename, each.lineno or 0, each.name) for each in reversed(stack)]
+    frame = next(frame for frame in frames if not in_package(frame, "jax", "flax", "quantal"))
+    where = f"{Path(frame.file).name}:{frame.line}"
+    reason = f"a layer or stream that is no part of the model runs in {frame.function}, {where}"
+    return Site(where, "Rngs", math.nan, unreached=reason)
