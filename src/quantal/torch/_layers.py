@@ -73,7 +73,8 @@ class DilutionLayer(nn.Module):
             p = 0.5 if rate is None else rate
         check_generator(generator)
         self.inplace = flag("inplace", inplace)
-        self.broadcast_dims = broadcast_dims
+        # Not by the properties, which nn.Module passes over where it is given a module.
+        self._broadcast_dims = axes_as_given("broadcast_dims", broadcast_dims)
         self._p_broadcast_dims = axes_as_given("p_broadcast_dims", p_broadcast_dims)
         self.generator = generator
         self.calls = 0
