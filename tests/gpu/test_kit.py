@@ -2,7 +2,8 @@
 
 import pytest
 
-from quantal.conformance import run
+from quantal.conformance import _on_device, run
+from quantal.conformance._cli import main
 from quantal.conformance.adapters import load
 from quantal.torch import _launch, _self_check
 
@@ -34,3 +35,25 @@ def wide_tiles(monkeypatch, on_cpu):
 def test_the_kit_passes(spec, checks):
     report = run(load(spec), only=checks, quick=True)
     assert report.passed, report.to_text()
+
+
+@pytest.mark.usefixtures("on_cpu")
+def test_the_command_for_a_device_tells_that_the_kernels_are_used(monkeypatch, capsys):
+    monkeypatch.setattr(_on_device, "_SHAPES", ((), (5, 7), (2, 520)))
+    monkeypatch.setattr(_on_device, "_SIZES", (64,))
+    monkeypatch.setattr(_on_device, "_SECONDS", 1e-4)
+    cpu, calls = _on_device._both, []
+
+    def by_turns(x, *rest):
+        """Without the kernels and with them, as if these were two devices."""
+        calls.append(x)
+        with pytest.MonkeyPatch.context() as patch:
+            if len(calls) % 2:
+                patch.setattr(_self_check, "DEVICES", set())
+            return cpu(x, *rest)
+
+    monkeypatch.setattr(_on_device, "_both", by_turns)
+    assert main(["torch", "--device", "cpu", "--only", "eval-identity"]) == 0
+    printed = capsys.readouterr().out
+    assert "keys: cpu draws what a CPU draws, bit for bit" in printed
+    assert "QSD by one fused kernel a pass" in printed

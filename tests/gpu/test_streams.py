@@ -6,12 +6,15 @@ import math
 import numpy as np
 import pytest
 import torch
+import triton.language as tl
+from triton.runtime import interpreter
 
 import quantal
 import quantal.numpy
-from quantal import Dilution
+from quantal import Dilution, keys
+from quantal.keys import threefry2x32
 from quantal.table import LEVELS, table
-from quantal.torch import _launch
+from quantal.torch import _launch, _triton_kernels
 from quantal.torch._self_check import cells_of_seed, philox4x32
 from quantal.torch._tables import tables
 
@@ -118,6 +121,66 @@ def test_numbers_of_over_31_bits_mean_the_same(small, monkeypatch):
         assert same(run_seed(x, law, 5, 6), exact(x, from_seed(law, shape, 5, 6)))
         c = quantal.numpy.coefficients(law, shape, None, key)
         assert same(run_key(x, law, key), exact(x, c))
+
+
+@pytest.fixture(params=[2**21 + 3, 2**25 - 1, 2**30 + 5])
+def far(request, monkeypatch):
+    """Let kernels start at a later program; return its number and how to run from there.
+
+    Only what they then touch is in memory: the addresses of tensors are moved back by so much.
+    """
+    programs, cast = request.param, interpreter._implicit_cvt
+    moved = {}
+
+    def program(wide):
+        assert wide
+        return tl.program_id(0).to(tl.int64) + programs
+
+    def converted(argument):
+        made = cast(argument)
+        if isinstance(argument, torch.Tensor):
+            made.handle.data = made.handle.data - np.uint64(moved.get(argument.data_ptr(), 0))
+        return made
+
+    monkeypatch.setattr(_triton_kernels, "_program", program)
+    monkeypatch.setattr(interpreter, "_implicit_cvt", converted)
+    fixed = {"ALIGNED": False, "WIDE": True, "BY_HAND": False, "LANES": _launch.LANES}
+
+    def run(kernel, x, first, *given, **options):
+        y, made = torch.full_like(x, math.nan), tables(LAWS[0], False, CPU)
+        moved.update({each.data_ptr(): first * each.itemsize for each in (x, y)})
+        kernel[(1,)](x, y, made.values, made.thresholds, *given, **options, **fixed)
+        return y
+
+    # Lanes have numbers of up to 32 bits, and of more.
+    lane = np.arange(programs * _launch.LANES, (programs + 1) * _launch.LANES, dtype=np.uint64)
+    return programs, (lane & np.uint64(2**32 - 1), lane >> np.uint64(32)), run
+
+
+def test_a_seed_beyond_2_31_units(far):
+    programs, (low, high), run = far
+    x, first = torch.randn(TILE - 5), programs * TILE
+    seed = torch.tensor([5, LEVELS - 1])
+    y = run(_triton_kernels.multiply_by_seed, x, first, seed, first + len(x))
+    words = np.stack(philox4x32(5, (low, high, low * 0, low * 0)), -1).astype("<u4")
+    cells = words.view("<u2").reshape(-1, 2, 4).swapaxes(0, 1).reshape(-1)[: len(x)]
+    assert same(y, exact(x, table(LAWS[0]).values[0, cells]))
+
+
+@pytest.mark.parametrize("last", [7, None], ids=["rows of 7", "one row"])
+def test_a_key_beyond_2_31_units(far, last):
+    programs, (low, high), run = far
+    blocks = programs * _launch.LANES
+    first = blocks // 2 * 7 if last else 4 * blocks  # a row of 7 has two blocks
+    x = torch.randn(60 * 7)
+    given = 1, 2, LEVELS - 1, first + len(x), last or first + len(x)
+    y = run(_triton_kernels.multiply_by_key, x, first, *given, RAGGED=last is not None)
+    words = threefry2x32(
+        (np.uint32(1), np.uint32(2)), (high.astype("u4"), low.astype("u4")), keys._rotate
+    )
+    cells = np.stack(words, -1).astype("<u4").view("<u2")
+    cells = cells.reshape(-1, 8)[:60, :7] if last else cells
+    assert same(y, exact(x, table(LAWS[0]).values[0, cells.reshape(-1)[: len(x)]]))
 
 
 def test_units_outside_of_a_tensor_are_left_alone():

@@ -20,6 +20,7 @@ def test_a_device_that_is_right(adapter, capsys):
     printed = capsys.readouterr().out
     assert f"{adapter} on cpu 0.1.0: PASSED, 2 of 2 checks passed" in printed
     assert "keys: cpu draws what a CPU draws, bit for bit" in printed
+    assert "QSD by torch's own operations" in printed
     assert "ratio" in printed
 
 

@@ -11,6 +11,7 @@ from torch.utils.benchmark import Timer
 
 import quantal
 from quantal.torch import QSD, dilute
+from quantal.torch._self_check import usable
 
 __all__ = ["differences", "ratios"]
 
@@ -49,6 +50,8 @@ def _both(x: torch.Tensor, upstream: torch.Tensor, options: Any) -> tuple[torch.
 
 def ratios(device: str) -> Iterator[str]:
     """Yield lines that compare QSD with torch's own dropout: forward and backward, on a device."""
+    fused = usable(torch.empty(0, device=device).device)
+    yield "QSD by one fused kernel a pass" if fused else "QSD by torch's own operations"
     yield f"forward and backward on {_name(device)}, torch {torch.__version__}: median µs a call"
     yield f"{'units':>10} {'dtype':>9} {'dropout':>9} {'QSD':>9} {'ratio':>6}"
     for size, dtype in itertools.product(_SIZES, (torch.float32, torch.bfloat16)):
