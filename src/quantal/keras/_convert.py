@@ -23,7 +23,7 @@ def convert(
     strict: bool = True,
     example: Any = None,
 ) -> Any:
-    """Swap the dropout of a model for QSD, keeping every rate.
+    """Turn every dropout of a model into QSD with the same rate.
 
     Parameters
     ----------
@@ -33,10 +33,10 @@ def convert(
     alpha : float or function
         The homogeneity, or a function from the rate to it.
     include, exclude : str, function, list of these, or None
-        Which places are swapped: patterns of names as `sites` prints them, such as ``"encoder/*"``,
-        or functions of (name, layer).
+        Which places to convert: patterns of names as `sites` prints them, such as
+        ``"encoder/*"``, or functions of (name, layer).
     strict : bool
-        True: dropout that cannot be swapped is an error, and the model is left as it was.
+        True: dropout that cannot be converted is an error, and the model is not changed.
         False: it is a warning, and that dropout stays.
     example : optional
         An input of the model, a tuple of its positional arguments, or a function (of the model, or
@@ -90,7 +90,7 @@ def revert(model: Any) -> Any:
 
 
 def sites(model: Any, *, example: Any = None) -> Sites:
-    """Return every place of a model where units are dropped; printed, a table.
+    """Return every place of a model where units are dropped; prints as a table.
 
     Parameters
     ----------
