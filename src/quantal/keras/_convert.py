@@ -69,7 +69,7 @@ def convert(
 
 
 def revert(model: Any) -> Any:
-    """Undo `convert`: every layer has its class back. Weights and changed rates are kept.
+    """Undo `convert`: every layer is dropout again. Weights and changed rates are kept.
 
     Parameters
     ----------
@@ -80,6 +80,13 @@ def revert(model: Any) -> Any:
     -------
     keras.Model or keras.layers.Layer
         The same model.
+
+    Examples
+    --------
+    >>> import keras
+    >>> model = keras.Sequential([keras.layers.Dropout(0.5, name="drop")])
+    >>> revert(convert(model, alpha=1.0)).get_layer("drop")
+    <Dropout name=drop, built=True>
     """
     check_model(model)
     for node in list(walk(model)):
