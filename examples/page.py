@@ -37,8 +37,8 @@ difference with P < 0.05.
 The test is the unpaired Wilcoxon rank-sum test without a correction for ties. Z is positive if \
 the condition that is named first is lower; if {n} runs do not overlap with the other {n}, Z is \
 3.36. The score of a run is the mean of its last 3 evaluations, and n is the number of runs of \
-each condition. Times are sums over all runs that a row compares, on a machine that was doing other \
-work as well."""
+each condition. Times are sums over all runs that a row compares, on a machine that was doing \
+other work as well."""
 _NOTHING = ("", "–")
 _ORDER = ("not", "worse", "partly", "reproduced", "better", "no difference seen", "not run")
 

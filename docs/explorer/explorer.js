@@ -317,6 +317,9 @@ function showCode(law) {
     "Flax NNX": `import quantal\nfrom flax import nnx\n\nlayer = quantal.jax.nnx.QSD(${call(law)}, rngs=nnx.Rngs(0))`,
     "Flax Linen": `import quantal\n\nlayer = quantal.jax.linen.QSD(${call(law)}, deterministic=False)`,
     Equinox: `import quantal\n\nlayer = quantal.jax.equinox.QSD(${call(law)})`,
+    TensorFlow: `import quantal\nimport tensorflow as tf\n\ny = quantal.tensorflow.dilute(tf.ones((4, 8)), ${call(law)})`,
+    JAX: `import jax\nimport quantal\n\nx, key = jax.numpy.ones((4, 8)), jax.random.key(0)\ny = quantal.jax.dilute(x, ${call(law)}, key=key)`,
+    Haiku: `import jax\nimport quantal\n\nx, key = jax.numpy.ones((4, 8)), jax.random.key(0)\ny = quantal.jax.haiku.dropout(key, ${call(law).replace(", ", ", x, ")})`,
     "The law itself": `import quantal\n\nlaw = quantal.Dilution(${call(law)})\nprint(law.mean, law.std, law.ceiling)`,
   };
   $("code").replaceChildren(

@@ -124,7 +124,13 @@ def key(seed: int) -> Key:
 
 @dataclass(frozen=True)
 class Key:
-    """A Threefry-2x32 key of two 32-bit words; made by `quantal.key`."""
+    """A Threefry-2x32 key of two 32-bit words; made by `quantal.key`.
+
+    Examples
+    --------
+    >>> key(7).fold_in(1) == key(7).fold_in(1), key(7).fold_in(1) == key(7).fold_in(2)
+    (True, False)
+    """
 
     word0: int
     word1: int

@@ -31,7 +31,14 @@ def dilute(
     broadcast_dims: Axes = (),
     p_broadcast_dims: Axes = (),
 ) -> NDArray[Any]:
-    """Dilute a NumPy array; see `quantal.dilute`."""
+    """Dilute a NumPy array; see `quantal.dilute`.
+
+    Examples
+    --------
+    >>> import quantal
+    >>> dilute(np.ones(4, np.float32), 0.5, 1.0, rng=quantal.key(0).fold_in(3))
+    array([0.       , 1.5527036, 3.9860291, 0.       ], dtype=float32)
+    """
     dilution = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
     x = array("x", x, FLOATING)
     mask_shape, p_shape = coefficient_shapes(x.shape, broadcast_dims, p_broadcast_dims)

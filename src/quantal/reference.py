@@ -89,7 +89,14 @@ def draw(
 
 
 def forward(x: NDArray[Any], drawn: Draw) -> NDArray[Any]:
-    """Return y = c ⊙ x in the input's own precision."""
+    """Return y = c ⊙ x in the input's own precision.
+
+    Examples
+    --------
+    >>> drawn = draw(Dilution(0.5, 1.0), (2, 3), np.random.default_rng(0))
+    >>> bool(np.all(forward(np.ones((2, 3)), drawn) == drawn.c))
+    True
+    """
     return _product("x", x, drawn)
 
 

@@ -14,7 +14,7 @@ __all__ = ["Site", "Sites", "UnreachedWarning"]
 
 
 class UnreachedWarning(UserWarning):
-    """Dropout that `convert` could not swap and that goes on as it was."""
+    """Dropout that `convert` could not turn into QSD, and that stays dropout."""
 
 
 class _Law(Protocol):
@@ -46,7 +46,7 @@ class Site:
     alpha : float or None
         The homogeneity, read in the same way; None if it is not QSD.
     unreached : str
-        Why `convert` cannot swap it; empty if it can.
+        Why `convert` cannot turn it into QSD; empty if it can.
     vary, unit_mean
         As in `quantal.Dilution`.
 
@@ -85,7 +85,7 @@ class Site:
 
 
 class Sites(tuple[Site, ...]):
-    """The places of a model; printed, a table.
+    """The places of a model where units are dropped; prints as a table.
 
     Examples
     --------

@@ -102,7 +102,14 @@ def table(dilution: Dilution) -> Table:
 
 @_once
 def shared_table(dilution: Dilution) -> SharedTable:
-    """Return the table of a dilution whose retain probabilities are shared; it is computed once."""
+    """Return the table of a dilution whose retain probabilities are shared; it is computed once.
+
+    Examples
+    --------
+    >>> shared = shared_table(Dilution(0.5, 1.0))
+    >>> shared.keep_below.shape, float(shared.values.max().round(3))
+    ((65536,), 4.0)
+    """
     p, p_squared = _probability_cells(dilution)
     keep = np.full(CELLS, dilution.retain) if dilution.vary == "q" else p
     if dilution._beta_parameters is None:

@@ -28,6 +28,34 @@ def test_examples_of_the_page_run(page):
     assert runner.run(found).failed == 0
 
 
+# Who runs the blocks of a language: python, the tests of the guides; code-cell, the site's build; the
+# commands of sh and console cannot all run, but their options, sessions and files are checked.
+RUN_OR_CHECKED = {"python", "{code-cell} python", "sh", "console", "text"}
+LAYOUT = {
+    "{toctree}",
+    "{include} ../README.md",
+    "{include} ../CHANGELOG.md",
+    "{include} ../CONTRIBUTING.md",
+}
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.name)
+def test_no_block_is_in_a_language_that_nobody_runs(page):
+    fences = re.findall(r"^[ ]*(?:```|~~~)(.*)$", page.read_text(), re.M)
+    assert set(fences[1::2]) <= {""}, "a block does not end"
+    assert set(fences[::2]) <= RUN_OR_CHECKED | LAYOUT
+
+
+def test_a_tutorial_runs_in_the_build_of_the_site():
+    configuration = (DOCS / "conf.py").read_text()
+    assert "nb_execution_raise_on_error = True" in configuration
+    for page in sorted((DOCS / "tutorials").glob("*.md")):
+        text = page.read_text()
+        assert "```python" not in text
+        if "{code-cell}" in text:
+            assert text.startswith("---\nfile_format: mystnb\n"), page.name
+
+
 def without_code(page):
     return re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
 

@@ -1,6 +1,7 @@
 """The explorer in a real browser: its numbers are those of `Dilution`, its masks those of a key."""
 
 import math
+import re
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -164,10 +165,14 @@ def test_the_code_runs_and_means_these_settings(page):
     settings = {"rate": 0.3, "alpha": 2.0, "vary": "q", "unit_mean": True}
     browser = page(**settings)
     blocks = [b.text for b in browser.find_elements(By.CSS_SELECTOR, "#code pre")]
-    assert len(blocks) == 6
+    assert len(blocks) == 9
     for block in blocks:
         names = {}
         exec(block, names)
+        if "y" in names:  # a function, whose settings only its call can tell
+            assert names["y"].shape == (4, 8)
+            assert re.search(r'0\.3,( x,)? alpha=2, vary="q", unit_mean=True', block), block
+            continue
         law = names["law"] if "law" in names else law_of(names["layer"])
         assert law == quantal.Dilution(**settings), block
 

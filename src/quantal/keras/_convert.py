@@ -23,7 +23,7 @@ def convert(
     strict: bool = True,
     example: Any = None,
 ) -> Any:
-    """Swap the dropout of a model for QSD, keeping every rate.
+    """Turn every dropout of a model into QSD with the same rate.
 
     Parameters
     ----------
@@ -33,10 +33,10 @@ def convert(
     alpha : float or function
         The homogeneity, or a function from the rate to it.
     include, exclude : str, function, list of these, or None
-        Which places are swapped: patterns of names as `sites` prints them, such as ``"encoder/*"``,
-        or functions of (name, layer).
+        Which places to convert: patterns of names as `sites` prints them, such as
+        ``"encoder/*"``, or functions of (name, layer).
     strict : bool
-        True: dropout that cannot be swapped is an error, and the model is left as it was.
+        True: dropout that cannot be converted is an error, and the model is not changed.
         False: it is a warning, and that dropout stays.
     example : optional
         An input of the model, a tuple of its positional arguments, or a function (of the model, or
@@ -69,7 +69,7 @@ def convert(
 
 
 def revert(model: Any) -> Any:
-    """Undo `convert`: every layer has its class back. Weights and changed rates are kept.
+    """Undo `convert`: every layer is dropout again. Weights and changed rates are kept.
 
     Parameters
     ----------
@@ -80,6 +80,13 @@ def revert(model: Any) -> Any:
     -------
     keras.Model or keras.layers.Layer
         The same model.
+
+    Examples
+    --------
+    >>> import keras
+    >>> model = keras.Sequential([keras.layers.Dropout(0.5, name="drop")])
+    >>> revert(convert(model, alpha=1.0)).get_layer("drop")
+    <Dropout name=drop, built=True>
     """
     check_model(model)
     for node in list(walk(model)):
@@ -90,7 +97,7 @@ def revert(model: Any) -> Any:
 
 
 def sites(model: Any, *, example: Any = None) -> Sites:
-    """Return every place of a model where units are dropped; printed, a table.
+    """Return every place of a model where units are dropped; prints as a table.
 
     Parameters
     ----------

@@ -29,10 +29,10 @@ Methods = dict[str, Callable[..., Any]]
 
 @contextmanager
 def masks_on(model: Any, *, native: bool = False) -> Iterator[Any]:
-    """Draw coefficients also where the model is called for inference.
+    """Let QSD draw although the model is called for inference.
 
-    Other layers, such as BatchNormalization, do what they do in inference. ``predict`` and
-    ``evaluate`` are compiled anew inside, and again afterwards; functions that you have compiled
+    Other layers, such as BatchNormalization, behave as in inference. ``predict`` and
+    ``evaluate`` are compiled again inside and afterwards; functions that you have compiled
     yourself keep what they were traced with.
 
     Parameters
@@ -128,7 +128,7 @@ def predict_mc(
     model : keras.Model
         A model with QSD.
     x
-        What ``model.predict`` takes, as often as it is asked to: no generator that ends.
+        The input of ``model.predict``. It is used n times, so it cannot be a generator that ends.
     n : int
         How many predictions, at least 2.
     native : bool
@@ -148,7 +148,7 @@ def predict_mc(
 
     Notes
     -----
-    Several threads may ask for predictions of one model: they are served one after another.
+    Several threads may use one model: they are served one after the other.
 
     Examples
     --------

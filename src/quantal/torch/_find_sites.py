@@ -37,7 +37,7 @@ def sites(model: nn.Module, *, example: Any = None) -> Sites:
     Returns
     -------
     Sites
-        A tuple of `quantal.sites.Site`; printed, a table. Dropout in the code of a module, such as
+        A tuple of `quantal.sites.Site`; prints as a table. Dropout in the code of a module, such as
         ``F.dropout(x, self.rate)``, has the name of that module and ``forward``.
 
     Examples

@@ -301,19 +301,19 @@ class QSD(DilutionLayer, nn.Dropout):
     inplace : bool
         Write the result into the input.
     rate : float
-        Another name for ``p``; give one of them.
+        Another name for ``p``; give only one of the two.
     vary, unit_mean
         As in `quantal.Dilution`.
     broadcast_dims, p_broadcast_dims
         As in `quantal.dilute`.
     generator : torch.Generator, quantal.key or None
-        The layer's source of randomness; None is torch's own stream of the input's device. From a
-        key, call number n draws with ``key.fold_in(n)``; ``calls`` counts them, from 0.
+        Where random numbers come from; None is torch's own stream of the input's device. With a
+        key, call number n draws with ``key.fold_in(n)``; ``calls`` is that count, from 0.
 
     Notes
     -----
     ``p``, ``rate``, ``alpha`` and ``dilution`` may be set at any time, without a new compilation.
-    The layer has no parameters and no buffers: its state_dict is empty, as that of dropout.
+    The layer has no parameters and no buffers, so its state_dict is empty, like dropout's.
 
     Examples
     --------

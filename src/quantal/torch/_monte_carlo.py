@@ -21,7 +21,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 @contextlib.contextmanager
 def masks_on(model: Model, *, native: bool = False) -> Iterator[Model]:
-    """Within it, the model is in evaluation, except that its QSD draws.
+    """Put the model into evaluation mode within a block, except that its QSD draws.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ def convert(
     strict: bool = True,
     example: Example = None,
 ) -> Model:
-    """Return a model with QSD in the place of every dropout.
+    """Return a model in which every dropout is QSD with the same rate.
 
     Rates, also array-valued ones and those of stacked layers, and ``inference`` are kept, and so
     are the leaves of the model: checkpoints and optimiser states fit both ways.
@@ -47,7 +47,7 @@ def convert(
         Shell-style patterns of paths such as ``"blocks.*.dropout"``, or functions of
         (path, module).
     strict : bool
-        True: dropout that cannot be swapped is an error. False: it is a warning.
+        True: dropout that cannot be converted is an error. False: it is a warning.
     example : function or inputs, optional
         As in `sites`: proves that no dropout was missed.
 
@@ -70,7 +70,7 @@ def convert(
 
 
 def revert(model: Model) -> Model:
-    """Return a model with the dropout that `convert` swapped; rates are those of now.
+    """Return a model with dropout instead of the QSD that `convert` made; rates are kept.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def revert(model: Model) -> Model:
 
 
 def sites(model: Any, *, example: Example = None) -> Sites:
-    """List every place of a model where units are dropped, and why some cannot be swapped.
+    """List every place of a model where units are dropped, and why some cannot be converted.
 
     Parameters
     ----------

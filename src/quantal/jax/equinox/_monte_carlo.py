@@ -24,9 +24,9 @@ Model = TypeVar("Model")
 
 @contextmanager
 def masks_on(model: Model, *, native: bool = False) -> Iterator[Model]:
-    """Give the block a model that draws masks, and is otherwise as it was.
+    """Yield a model whose QSD draws, and which is otherwise the same.
 
-    The model itself, which cannot be changed, stays as it is: use the one that the block is given.
+    An Equinox model cannot be changed: in the block, use the model that this yields.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def predict_mc(
     Parameters
     ----------
     model : eqx.Module
-        Any module with QSD in it, in inference as a rule: all else stays in its present mode.
+        A module with QSD, usually in inference mode: everything else keeps its mode.
     x : array or tree of arrays
         What the model is called with.
     n : int
@@ -81,7 +81,7 @@ def predict_mc(
         The key of the draws.
     call : function, optional
         ``call(model, x, key)``, where ``model(x, key=key)`` is not right: for a batch, say, where
-        the model takes one example. A function made anew for each prediction is compiled anew.
+        the model takes one example. A function that is made for each call is compiled each time.
     native : bool
         Whether Equinox's own dropout draws too.
     output : function, optional

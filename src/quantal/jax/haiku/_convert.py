@@ -51,7 +51,7 @@ def convert(
         Shell-style patterns of places such as ``"mlp/*"``, or functions of (place, None). Calls
         of dropout in a module are numbered: ``"mlp/dropout_0"``.
     strict : bool
-        True: dropout that cannot be swapped is an error. False: it is a warning.
+        True: dropout that cannot be converted is an error. False: it is a warning.
     example : function or inputs, optional
         As in `sites`: proves that no dropout was missed. Without it, a model with nothing to swap
         is not reported.

@@ -33,7 +33,7 @@ def convert(
     example: Example = None,
     **kwargs: Any,
 ) -> nn.Module:
-    """Return a module with QSD in the place of every dropout that runs in it.
+    """Return a module in which every dropout that runs is QSD with the same rate.
 
     It is of a subclass of the module's class, with the same fields and one more, ``qsd``.
     Variables, random streams and calls are the same as before.
@@ -53,7 +53,7 @@ def convert(
     include, exclude : str, function, list of these, or None
         Shell-style patterns of paths such as ``"encoder/*"``, or functions of (path, module).
     strict : bool
-        True: dropout that cannot be swapped is an error. False: it is a warning.
+        True: dropout that cannot be converted is an error. False: it is a warning.
     example : function or inputs, optional
         As in `sites`: proves that no dropout was missed.
 
@@ -81,7 +81,7 @@ def convert(
 
 
 def revert(module: nn.Module) -> nn.Module:
-    """Return the module as it was before `convert`; fields are those of now.
+    """Return the module as it was before `convert`, with the fields that it has now.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def revert(module: nn.Module) -> nn.Module:
 
 
 def sites(module: nn.Module, *args: Any, example: Example = None, **kwargs: Any) -> Sites:
-    """List every place where a module drops units, and why some cannot be swapped.
+    """List every place where a module drops units, and why some cannot be converted.
 
     Parameters
     ----------

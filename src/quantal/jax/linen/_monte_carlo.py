@@ -25,11 +25,11 @@ __all__ = ["masks_on", "predict_mc"]
 
 @contextmanager
 def masks_on(module: nn.Module, *, native: bool = False) -> Iterator[nn.Module]:
-    """Draw masks while everything else is as it is called, with ``train=False`` or the like.
+    """Let QSD draw although the module is called for evaluation, with ``train=False`` say.
 
     QSD layers that run in the block draw, whatever ``deterministic`` says, and need the stream
-    ``dropout``. Functions compiled elsewhere are compiled anew in the block. Layers are not there
-    until they run: so that there is nothing to draw is found out at the end of the block.
+    ``dropout``. Functions compiled elsewhere are compiled again in the block. Layers are
+    created when they run, so a block in which nothing draws is reported only at its end.
 
     Parameters
     ----------

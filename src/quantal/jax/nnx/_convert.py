@@ -33,12 +33,12 @@ def convert(
     strict: bool = True,
     example: Example = None,
 ) -> Model:
-    """Put QSD in the place of every dropout of a model, in place.
+    """Turn every dropout of a model into QSD with the same rate, in place.
 
-    Layers stay the objects they are, with their rates, streams and modes, and shared ones stay
-    shared; they only change their class. The state of the model is the same as before, so
-    checkpoints fit both ways. Functions compiled before are traced anew, except for those that keep
-    the graph by themselves: a ``GraphDef`` or an ``nnx.cached_partial`` is to be made anew.
+    Layers stay the same objects, with their rates, streams and modes, and shared layers stay
+    shared; only their class changes. The state of the model is the same as before, so checkpoints
+    fit both ways. Functions that were compiled before are traced again. What holds the graph
+    itself, such as a ``GraphDef`` or an ``nnx.cached_partial``, must be made again.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def convert(
         Shell-style patterns of paths such as ``"blocks/*/dropout"``, or functions of
         (path, module).
     strict : bool
-        True: dropout that cannot be swapped is an error. False: it is a warning.
+        True: dropout that cannot be converted is an error. False: it is a warning.
     example : function or inputs, optional
         As in `sites`: proves that no dropout was missed.
 
@@ -93,7 +93,7 @@ def revert(model: Model) -> Model:
 
 
 def sites(model: Any, *, example: Example = None) -> Sites:
-    """List every place of a model where units are dropped, and why some cannot be swapped.
+    """List every place of a model where units are dropped, and why some cannot be converted.
 
     Parameters
     ----------

@@ -38,8 +38,8 @@ class QSD(nnx.Dropout):
     Parameters
     ----------
     rate : float, scalar jax.Array or quantal.jax.Law
-        The probability in [0, 1] that a unit is dropped. A new float compiles anew; an array or a
-        `quantal.jax.law`, which has its own alpha, can be changed without.
+        The probability in [0, 1] that a unit is dropped. A new float means a new compilation; an
+        array, or a `quantal.jax.law` with its own alpha, can change without one.
     alpha : float or scalar jax.Array
         The homogeneity, above 0; ``inf`` is standard dropout.
     broadcast_dims : sequence of int

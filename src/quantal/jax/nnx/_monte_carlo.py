@@ -27,7 +27,7 @@ Model = TypeVar("Model")
 
 @contextmanager
 def masks_on(model: Model, *, native: bool = False) -> Iterator[Model]:
-    """Draw masks while everything else is as it is, as in ``model.eval()``.
+    """Let QSD draw while everything else keeps its mode, that of ``model.eval()`` for instance.
 
     Sets ``deterministic`` to False in the QSD layers alone, and back when the block ends, however
     it ends. A ``deterministic`` that the model's code passes in its calls still takes precedence.
@@ -88,7 +88,7 @@ def predict_mc(
     Parameters
     ----------
     model : nnx.Module
-        Any module with QSD in it, in evaluation as a rule: all else stays in its present mode.
+        A module with QSD, usually in evaluation mode: everything else keeps its mode.
     x : array or tree of arrays
         What the model is called with.
     n : int
@@ -97,7 +97,7 @@ def predict_mc(
         The key of the draws, from which every random stream of the model is seeded.
     call : function, optional
         ``call(model, x, rngs)``, where ``model(x)`` is not right; ``rngs`` is an ``nnx.Rngs`` of
-        this draw. A function made anew for each prediction is compiled anew.
+        this draw. A function that is made for each call is compiled each time.
     native : bool
         Whether Flax's own dropout draws too.
     output : function, optional
