@@ -90,9 +90,9 @@ def run(
         raise wrong_type("spec", "the name of an adapter, or None", spec)
     subject = Subject(adapter, seed, quick)
     results = []
-    for number, name in enumerate(chosen, 1):
+    for place, name in enumerate(chosen, 1):
         if progress is not None:
-            progress(number, len(chosen), name)
+            progress(place, len(chosen), name)
         asked: dict[str, Any] = {"spec": spec, "quick": quick, "fail_fast": fail_fast}
         results.append(judge(name, subject, budget=budget, **asked))
     title = f"{adapter.name} {getattr(adapter, 'version', '')}".strip()
