@@ -152,9 +152,11 @@ def test_what_python_counts_out_as_integers_is_neither_shape_nor_axes(wrong):
             call()
 
 
-@pytest.mark.parametrize("wrong", ["ab", ("a", "b"), (1.5, 2), (None, 2), [[1], [2]], (-1, 2), (True, 1)])
+@pytest.mark.parametrize(
+    "wrong", ["ab", ("a", "b"), (1.5, 2), (None, 2), [[1], [2]], (-1, 2), (True, 1)]
+)
 def test_what_is_no_shape_for_a_port(wrong):
-    with pytest.raises((TypeError, ValueError), match="^shape: expected .* Received: shape="):
+    with pytest.raises((TypeError, ValueError), match=r"^shape: expected .* Received: shape="):
         coefficient_shapes(wrong)
 
 

@@ -91,8 +91,11 @@ class SupportsGlobalState(Protocol):
 
 def checked(adapter: Any) -> Adapter:
     """Return an adapter, having seen that it has what every one of them needs."""
-    named = isinstance(getattr(adapter, "name", None), str)
-    if not named or not callable(getattr(adapter, "apply", None)):
+    try:
+        has_both = isinstance(adapter.name, str) and callable(adapter.apply)
+    except Exception:  # an AttributeError, or what somebody's own class raises
+        has_both = False
+    if not has_both:
         raise wrong_type("adapter", "an object with a name and a method apply", adapter)
     found: Adapter = adapter
     return found

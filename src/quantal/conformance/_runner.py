@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numbers
+import itertools
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from quantal._arguments import flag, function_or_none, number
 from quantal._errors import wrong_type, wrong_value
 from quantal.conformance._adapter import Adapter
 from quantal.conformance._finding import Finding
@@ -82,12 +83,16 @@ def run(
     >>> report.passed, report.failures
     (True, ())
     """
-    chosen = _chosen(only)
+    chosen, budget = _chosen(only), _probability(budget)
+    flag("fail_fast", fail_fast)
+    function_or_none("progress", progress)
+    if not isinstance(spec, str | None):
+        raise wrong_type("spec", "the name of an adapter, or None", spec)
     subject = Subject(adapter, seed, quick)
     results = []
-    for number, name in enumerate(chosen, 1):
+    for place, name in enumerate(chosen, 1):
         if progress is not None:
-            progress(number, len(chosen), name)
+            progress(place, len(chosen), name)
         asked: dict[str, Any] = {"spec": spec, "quick": quick, "fail_fast": fail_fast}
         results.append(judge(name, subject, budget=budget, **asked))
     title = f"{adapter.name} {getattr(adapter, 'version', '')}".strip()
@@ -149,12 +154,15 @@ def _chosen(only: Any) -> tuple[str, ...]:
     expected = f"names of checks ({', '.join(known)})"
     if only is None:
         return known
-    if not isinstance(only, str | Iterable):
-        raise wrong_type("only", expected, only)
-    wanted = (only,) if isinstance(only, str) else tuple(only)
+    try:
+        wanted = (only,) if isinstance(only, str) else tuple(itertools.islice(only, 10**4))
+    except Exception:  # a TypeError, or what somebody's own class raises
+        raise wrong_type("only", "names of checks", only) from None
     if not wanted:
         raise wrong_value("only", expected, only)
     for name in wanted:
+        if not isinstance(name, str):
+            raise wrong_type("only", "names of checks", name)
         if name not in known:
             raise wrong_value("only", expected, name)
     return tuple(name for name in known if name in wanted)
@@ -162,11 +170,10 @@ def _chosen(only: Any) -> tuple[str, ...]:
 
 def _probability(budget: Any) -> float:
     expected = "a probability in (0, 1)"
-    if isinstance(budget, bool) or not isinstance(budget, numbers.Real):
-        raise wrong_type("budget", expected, budget)
-    if not 0 < float(budget) < 1:
+    found = number("budget", budget, expected)
+    if not 0 < found < 1:
         raise wrong_value("budget", expected, budget)
-    return float(budget)
+    return found
 
 
 def _details(findings: list[Finding], raised: str) -> str:
