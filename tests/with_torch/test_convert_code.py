@@ -304,7 +304,9 @@ def test_checkpoints_within_a_forward(reentrant):
     assert torch.equal(*gradients)
     # There, the second run would draw dropout: the gradient was wrong, and nobody said so.
     module = convert(Checkpointed(reentrant, method=False), 1.0)
-    with pytest.raises(RuntimeError, match=r"F\.dropout in a function that torch\.utils\.checkpoint"):
+    with pytest.raises(
+        RuntimeError, match=r"F\.dropout in a function that torch\.utils\.checkpoint"
+    ):
         module(torch.ones(16, 8, requires_grad=True))
     module.eval()(torch.ones(16, 8, requires_grad=True)).sum().backward()
 

@@ -121,9 +121,9 @@ class Rerouting(TorchFunctionMode):
         route, kwargs = ROUTES.get(func), kwargs or {}
         if route is None:
             drawn = func(*args, **kwargs)
-            if self._unreached is not None and not torch.compiler.is_compiling():
-                if func in _BERNOULLI or _other_rate(*args, **kwargs) != 0:
-                    self._unreached(self, _LOOKED_AT[func], drawn)
+            noticed = self._unreached is not None and not torch.compiler.is_compiling()
+            if noticed and (func in _BERNOULLI or _other_rate(*args, **kwargs) != 0):
+                self._unreached(self, _LOOKED_AT[func], drawn)
             return drawn
         alpha = self.alphas.get(route.name)
         if alpha is None and (ANY in self.alphas or self._unlisted is not None):
@@ -171,7 +171,12 @@ def _dropout_rate(input: Tensor, p: float = 0.5, training: bool = True, *_: Any,
 
 
 def _other_rate(
-    input: Tensor, p: float = 0.5, training: bool | None = False, *_: Any, train: bool = False, **__: Any
+    input: Tensor,
+    p: float = 0.5,
+    training: bool | None = False,
+    *_: Any,
+    train: bool = False,
+    **__: Any,
 ) -> Any:
     return p if training or train else 0.0
 
