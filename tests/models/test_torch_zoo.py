@@ -96,6 +96,42 @@ def speecht5():
     return model, x
 
 
+def checkpointed(family):
+    def make():
+        model, x = family()
+        model.gradient_checkpointing_enable()
+        return model, x
+
+    return make
+
+
+def encoder_of_torch():
+    return Streamed(), {"x": IMAGES[:, 0]}
+
+
+class Streamed(torch.nn.Module):
+    """Layers of torch's own, and code between them that runs as a generator."""
+
+    def __init__(self):
+        super().__init__()
+        make = torch.nn.TransformerEncoderLayer
+        self.layers = torch.nn.ModuleList(make(32, 2, 16, 0.1, batch_first=True) for _ in range(2))
+
+    def stages(self, x):
+        for layer in self.layers:
+            x = torch.nn.functional.dropout(layer(x), 0.2, self.training)
+            yield x
+
+    def forward(self, x):
+        return list(self.stages(x))
+
+
+def series():
+    model = hugging_face("PatchTSTModel", context_length=16, patch_length=4, patch_stride=4, ffn_dim=32,
+                         ff_dropout=0.1, positional_dropout=0.1, num_input_channels=2)  # fmt: skip
+    return model, {"past_values": SPEECH[:, :32].view(2, 16, 2)}
+
+
 def of_timm(name, **options):
     made = {"num_classes": 3, "drop_rate": 0.1, **options}
     return lambda: (timm.create_model(name, **made), {"x": IMAGES})
@@ -117,6 +153,16 @@ FAMILIES = {
     "mixtral": text("MixtralModel", router_jitter_noise=0.1),
     "longformer": text("LongformerModel", attn_implementation="eager"),
     "xlnet": text("XLNetModel", attn_implementation="eager", d_head=8, n_head=2),
+    "xlm": text("XLMModel", attn_implementation="eager", n_heads=2, emb_dim=16),
+    "esm": text("EsmModel", mask_token_id=3, position_embedding_type="rotary"),
+    "fnet": text("FNetModel", attn_implementation="eager"),
+    "reformer": text("ReformerModel", attn_implementation="eager", attn_layers=["local", "lsh"],
+                     attention_head_size=8, feed_forward_size=32, local_attn_chunk_length=4,
+                     lsh_attn_chunk_length=4, num_hashes=1, num_buckets=2),
+    "bert, checkpointed": checkpointed(text("BertModel")),
+    "bart, checkpointed": checkpointed(pairs("BartModel")),
+    "patchtst": series,
+    "encoder of torch, in a generator": encoder_of_torch,
     "t5": pairs("T5Model"),
     "bart": pairs("BartModel"),
     "bart, layers left out": pairs("BartModel", encoder_layerdrop=0.5),
@@ -134,9 +180,11 @@ FAMILIES = {
     "swin, stochastic depth": pictures("SwinModel", num_heads=[2, 2], patch_size=2, drop_path_rate=0.5),
     "convnext": of_timm("convnext_atto"),
     "efficientnet": of_timm("efficientnet_lite0"),
+    "resnet, drop block": of_timm("resnet10t", drop_block_rate=0.1),
 }  # fmt: skip
 # What draws masks of its own there, by its class.
 NAMED = {
+    "resnet, drop block": "DropBlock2d",
     "speecht5": "SpeechT5SpeechDecoderPrenet",
     "swin, stochastic depth": "SwinDropPath",
 }

@@ -276,6 +276,41 @@ def test_gradient_checkpointing_draws_the_same_again():
     assert torch.equal(*gradients)
 
 
+class Checkpointed(nn.Module):
+    """Checkpoints its own call of F.dropout, in a method or in a function without a name."""
+
+    def __init__(self, reentrant, method):
+        super().__init__()
+        self.linear, self.reentrant, self.method = nn.Linear(8, 8), reentrant, method
+
+    def block(self, x):
+        return F.dropout(self.linear(x), 0.5, self.training)
+
+    def forward(self, x):
+        function = self.block if self.method else lambda x: Checkpointed.block(self, x)
+        if self.reentrant is None:
+            return function(x)
+        return checkpoint(function, x, use_reentrant=self.reentrant)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoints_within_a_forward(reentrant):
+    gradients = []
+    for each in (None, reentrant):
+        torch.manual_seed(0)
+        module = convert(Checkpointed(each, method=True), 1.0)
+        module(torch.ones(16, 8, requires_grad=True)).sum().backward()
+        gradients.append(module.linear.weight.grad)
+    assert torch.equal(*gradients)
+    # There, the second run would draw dropout: the gradient was wrong, and nobody said so.
+    module = convert(Checkpointed(reentrant, method=False), 1.0)
+    with pytest.raises(
+        RuntimeError, match=r"F\.dropout in a function that torch\.utils\.checkpoint"
+    ):
+        module(torch.ones(16, 8, requires_grad=True))
+    module.eval()(torch.ones(16, 8, requires_grad=True)).sum().backward()
+
+
 def test_compiled():
     module = convert(nn.Sequential(Mlp(), nn.Unflatten(-1, (2, 5, 5)), Attention()), 1.0)
     compiled, x = torch.compile(module, fullgraph=True, backend="aot_eager"), torch.ones(20, 50)

@@ -270,7 +270,7 @@ ITS_OWN = r"it draws a mask of its own in .*, test_convert_example\.py:\d+"
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 @pytest.mark.parametrize(
-    "cls, words",
+    ("cls", "words"),
     [
         (StableDropout, rf"1 \(StableDropout\): {ITS_OWN}"),
         (ConsistentDropout, rf"1 \(ConsistentDropout\): {ITS_OWN}"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,7 @@ __all__ = [
     "ragged_axis",
     "rates_of_dropout",
     "runs_as_it_is",
+    "saving_is_hooked",
     "without_function_modes",
     "without_modes",
 ]
@@ -82,6 +84,10 @@ _pytree: Any = getattr(torch.utils, "_pytree", None)
 # Without it, dropout of other people's classes is known by torch's four layers only.
 _AnyDropout = getattr(
     nn.modules.dropout, "_DropoutNd", (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+)
+
+_saving_hooks: Callable[[], Any] = functools.partial(
+    getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: ()), False
 )
 
 # Without it, torch's own function: it asks more, and is documented, but not among the exports.
@@ -182,6 +188,14 @@ def rates_of_dropout(operator: Any, args: Any, kwargs: Any) -> list[float]:
         if "dropout" in argument.name
     ]
     return [rate for rate in given if isinstance(rate, float) and rate > 0]
+
+
+def saving_is_hooked() -> bool:
+    """Return whether what autograd saves is handed to somebody, as to a checkpoint, or not saved.
+
+    Without the private name, this is taken to be so: slower where a converted module's code drops.
+    """
+    return not torch.is_grad_enabled() or _saving_hooks() is not None
 
 
 def in_backward_pass() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -11,9 +12,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
 
 from quantal.torch._attention import multi_head_attention_forward, scaled_dot_product_attention
 from quantal.torch._functional import dilute
+from quantal.torch._private_api import saving_is_hooked
 from quantal.torch._spatial import QSD1d, QSD2d, QSD3d, map_axes_as_torch
 
 __all__ = ["ANY", "NATIVE_MASKS", "OTHER_LAWS", "ROUTES", "Rerouting", "Route"]
@@ -118,16 +121,35 @@ class Rerouting(TorchFunctionMode):
         route, kwargs = ROUTES.get(func), kwargs or {}
         if route is None:
             drawn = func(*args, **kwargs)
-            if self._unreached is not None and not torch.compiler.is_compiling():
-                if func in _BERNOULLI or _other_rate(*args, **kwargs) != 0:
-                    self._unreached(self, _LOOKED_AT[func], drawn)
+            noticed = self._unreached is not None and not torch.compiler.is_compiling()
+            if noticed and (func in _BERNOULLI or _other_rate(*args, **kwargs) != 0):
+                self._unreached(self, _LOOKED_AT[func], drawn)
             return drawn
         alpha = self.alphas.get(route.name)
         if alpha is None and (ANY in self.alphas or self._unlisted is not None):
             alpha = self._alpha_of_unlisted(route, route.rate(*args, **kwargs))
         if alpha is None:
             return func(*args, **kwargs)
+        if not torch.compiler.is_compiling() and saving_is_hooked():
+            self._refuse_checkpoint(route, args, kwargs)
         return route.diluting(alpha, *args, **kwargs)
+
+    def _refuse_checkpoint(self, route: Route, args: Any, kwargs: Any) -> None:
+        """Refuse what a checkpoint would run again out of this mode, for a wrong gradient.
+
+        A method of the module enters the mode again, and so does a module that is called.
+        """
+        frame: Any = sys._getframe(2)
+        while frame is not None and frame.f_globals.get("__name__") != "quantal.torch._running":
+            if frame.f_code.co_filename == checkpoint.__code__.co_filename:
+                if route.rate(*args, **kwargs) == 0:
+                    return
+                raise RuntimeError(
+                    f"{route.written} in a function that torch.utils.checkpoint runs twice: "
+                    "expected a method of the module that calls it, or a layer, where QSD draws "
+                    "the same again. As it is, the gradient would be wrong"
+                )
+            frame = frame.f_back
 
     def _alpha_of_unlisted(self, route: Route, rate: float) -> float | None:
         if rate == 0:
@@ -149,7 +171,12 @@ def _dropout_rate(input: Tensor, p: float = 0.5, training: bool = True, *_: Any,
 
 
 def _other_rate(
-    input: Tensor, p: float = 0.5, training: bool | None = False, *_: Any, train: bool = False, **__: Any
+    input: Tensor,
+    p: float = 0.5,
+    training: bool | None = False,
+    *_: Any,
+    train: bool = False,
+    **__: Any,
 ) -> Any:
     return p if training or train else 0.0
 

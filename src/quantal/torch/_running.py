@@ -45,7 +45,7 @@ def _call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
 
 def _own_methods(cls: type[nn.Module]) -> Iterator[str]:
     yield "forward"
-    for name, method in inspect.getmembers_static(cls, inspect.isfunction):
+    for name, _ in inspect.getmembers_static(cls, inspect.isfunction):
         inherited = any(name in vars(parent) for parent in cls.__mro__ if is_torchs_own(parent))
         if not (inherited or name.startswith("__")):
             yield name
@@ -100,9 +100,7 @@ def _rerouted(method: Callable[..., Any]) -> Callable[..., Any]:
 def _begin(method: Callable[..., Any], module: Any, args: Any, kwargs: Any) -> Any:
     if not torch.compiler.is_compiling():
         notice_changes(module)
-    mode = _HERE.mode = Rerouting(
-        module._qsd_alphas, module, alpha_of_unlisted, notice_mask
-    )
+    mode = _HERE.mode = Rerouting(module._qsd_alphas, module, alpha_of_unlisted, notice_mask)
     try:
         with mode:
             return method(module, *args, **kwargs)
