@@ -57,7 +57,7 @@ def masks_of_function(run: Callable[[], Any]) -> list[NativeMask]:
 
 
 def sites_of_modules(layer: Any) -> list[Site]:
-    """List where modules of torch within a layer drop units, which `quantal.torch.convert` swaps."""
+    """List where modules of torch within a layer drop units: quantal.torch.convert swaps them."""
     reason = "in a module of torch: quantal.torch.convert swaps it"
     return [
         replace(site, name=f"{name}/{site.name}", unreached="" if site.alpha else reason)
