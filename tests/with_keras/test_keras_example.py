@@ -124,6 +124,68 @@ def test_what_is_known_is_not_named_twice():
     assert [site.kind for site in found] == ["keras.random.dropout", "Own", "GaussianDropout"]
 
 
+def test_a_known_place_does_not_hide_its_neighbour():
+    class Two(layers.Layer):
+        def call(self, x, training=None):
+            def first():
+                return keras.random.dropout(
+                    x,
+                    0.25,
+                    seed=SEEDS,
+                )
+
+            if not training:
+                return x
+            return first() * ops.cast(keras.random.uniform((4,), seed=SEEDS) < 0.5, x.dtype)
+
+    model = sequence(layers.Dense(4), Two(name="two"))
+    found = sites(model, example=example(model))
+    assert [(s.kind, s.name.partition(":")[0]) for s in found] == [
+        ("keras.random.dropout", "two"),
+        ("random mask", "test_keras_example.py"),
+    ]
+
+
+def with_a_module(alpha=None):
+    """Return a layer that holds a module of the backend, and how many sites that has."""
+    if BACKEND == "torch":
+        import torch
+
+        import quantal.torch
+
+        module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.25))
+        if alpha:
+            quantal.torch.convert(module, alpha)
+        return layers.TorchModuleWrapper(module, output_shape=(None, 6, 4)), 1
+    if BACKEND == "jax":
+        from flax import linen as nn
+
+        import quantal.jax.linen
+
+        class Module(nn.Module):
+            @nn.compact
+            def __call__(self, x, training):
+                return nn.Dropout(0.25)(nn.Dense(4)(x), deterministic=not training)
+
+        module = quantal.jax.linen.convert(Module(), alpha) if alpha else Module()
+        return layers.FlaxLayer(module), 1
+    return layers.Dense(4), 0
+
+
+def test_a_module_of_the_backend_is_named_by_looking():
+    layer, count = with_a_module()
+    model = sequence(layer, layers.Dropout(0.5))
+    for given in (None, example(model)):
+        found = [site for site in sites(model, example=given) if site.unreached]
+        assert len(found) == count
+        assert all("in a module of" in site.unreached for site in found)
+    convert(model, 1.0, exclude=layer.name + "*")
+    layer, count = with_a_module(2.0)
+    model = sequence(layer, layers.Dropout(0.5))
+    convert(model, 1.0, example=example(model))
+    assert [site.alpha for site in sites(model)] == [2.0] * count + [1.0]
+
+
 def test_other_random_layers_are_not_dropout():
     image = keras.Sequential([keras.Input((8, 8, 3)), layers.RandomFlip(), layers.GaussianNoise(1.0),
                               layers.RandomContrast(0.5), layers.Dropout(0.5)])  # fmt: skip

@@ -424,3 +424,14 @@ def test_alpha_by_the_rate_needs_an_example():
         model(X)
     convert(revert(model), lambda rate: 10 * rate, example=X)
     assert {s.alpha for s in sites(model)} == {1.0, 4.0}
+
+
+def test_a_mask_for_a_batch_of_one_is_a_mask():
+    x = torch.ones(1, 4, 4)
+    for draw in (
+        lambda: x * (torch.rand(1, 1, 1) >= 0.25),
+        lambda: x * torch.empty(1, 1, 1).bernoulli_(0.75),
+    ):
+        assert [mask.rate for mask in native_masks(draw)] == [0.25]
+    for coin in (lambda: torch.rand(1) < 0.25, lambda: torch.rand(()) < 0.25):  # layers dropped
+        assert not native_masks(coin)

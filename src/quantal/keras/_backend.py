@@ -10,6 +10,8 @@ Each of ``_on_tensorflow``, ``_on_jax`` and ``_on_torch`` has these functions:
 ``masks_of_call(call, args)``, ``masks_of_function(run)``
     Return the masks that are drawn without QSD by ``call(*args)``, of which nothing else is of
     interest, or by ``run()``, which may do anything.
+``sites_of_modules(layer)``
+    List where modules of the backend that a layer holds, and that are no layers, drop units.
 """
 
 from __future__ import annotations

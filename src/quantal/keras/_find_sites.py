@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import keras
 
 from quantal._selection import Place
+from quantal.keras._backend import backend
 from quantal.keras._layers import QSD
 from quantal.keras._reroute import mixin_of, rates, walk_without_options
 from quantal.keras._source_scan import NATIVE, CodeReader
@@ -22,7 +24,7 @@ __all__ = ["find_sites"]
 def find_sites(model: Any) -> Iterator[Place]:
     """Yield every place; its ``how`` is a function that puts QSD of an alpha there.
 
-    Out of reach, it is the function in whose code the place stands; None for the layer's ``call``.
+    Out of reach, it is the place in the code as an `InCode`; None for the layer's ``call``.
     """
     read_code = CodeReader(node.layer for node in walk(model))
     for node in walk_without_options(model):
@@ -41,7 +43,10 @@ def find_sites(model: Any) -> Iterator[Place]:
             yield Place(Site(node.name, kind, layer.rate, unreached=_out_of_reach(layer)), layer)
         for found in read_code(layer):
             site = Site(node.name, found.kind, found.rate, unreached=found.reason)
-            yield Place(site, layer, found.function)
+            yield Place(site, layer, found)
+        for site in backend.sites_of_modules(layer):
+            name = f"{node.name}/{site.name}".strip("/")
+            yield Place(replace(site, name=name), layer)
 
 
 def _out_of_reach(layer: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ from quantal.jax._random_bits import typed_key
 from quantal.jax._watch import native_draws
 from quantal.keras._draw import NOTHING_SHARED, SharedAxes, Source
 from quantal.keys import Key
+from quantal.sites import Site
 
 
 def make_tables(law: Dilution, shared: bool) -> None:
@@ -54,6 +56,17 @@ def masks_of_function(run: Callable[[], Any]) -> list[NativeMask]:
     """Return the masks that a function draws without QSD; it must be one that JAX can trace."""
     with keras.StatelessScope():  # or what is traced would stay in variables
         return masks_of_call(run, ())
+
+
+def sites_of_modules(layer: Any) -> list[Site]:
+    """Return the site of a Linen module that a FlaxLayer holds, if its code makes dropout."""
+    if not isinstance(layer, keras.layers.FlaxLayer):
+        return []
+    from quantal.jax.nnx._bridge import linen_site
+
+    site = linen_site("", layer.module)
+    reason = "in a module of Linen: make the layer of quantal.jax.linen.convert(module, alpha)"
+    return [replace(site, unreached="" if site.alpha else reason)] if site else []
 
 
 def _next_key(source: Source) -> jax.Array:

@@ -12,6 +12,7 @@ from quantal._watch import NativeMask
 from quantal.dilution import Dilution
 from quantal.keras._draw import NOTHING_SHARED, SharedAxes, Source
 from quantal.keys import Key
+from quantal.sites import Site
 from quantal.tensorflow import _functional as functional
 from quantal.tensorflow._random_bits import fold_in, from_seed
 from quantal.tensorflow._watch import native_masks
@@ -56,6 +57,11 @@ def masks_of_call(call: Callable[..., Any], args: tuple[Any, ...]) -> list[Nativ
 
 
 masks_of_function = native_masks
+
+
+def sites_of_modules(layer: Any) -> list[Site]:
+    """Return nothing: TensorFlow has no dropout but that of Keras."""
+    return []
 
 
 class VariableTables:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import keras
 import torch
 
 from quantal._watch import NativeMask
 from quantal.dilution import Dilution
 from quantal.keras._draw import NOTHING_SHARED, SharedAxes, Source
 from quantal.keys import Key
+from quantal.sites import Site
 from quantal.torch import dilute as torch_dilute
+from quantal.torch import sites
 from quantal.torch._native_masks import native_masks
 
 
@@ -50,6 +54,17 @@ def masks_of_function(run: Callable[[], Any]) -> list[NativeMask]:
     """Return the masks that a function draws without QSD; torch's own streams are left alone."""
     with torch.random.fork_rng():
         return native_masks(run)
+
+
+def sites_of_modules(layer: Any) -> list[Site]:
+    """List where modules of torch within a layer drop units: quantal.torch.convert swaps them."""
+    reason = "in a module of torch: quantal.torch.convert swaps it"
+    return [
+        replace(site, name=f"{name}/{site.name}", unreached="" if site.alpha else reason)
+        for name, module in layer.named_children()
+        if not isinstance(module, keras.layers.Layer | torch.nn.ParameterDict)
+        for site in sites(module)
+    ]
 
 
 @torch.compiler.disable  # which knows no generators

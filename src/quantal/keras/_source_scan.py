@@ -25,12 +25,16 @@ _LATER = "made by build: build the model first, by a call or build(input_shape)"
 
 
 class InCode(NamedTuple):
-    """Dropout in the code of a layer: what is called there, its rate, why it cannot be swapped."""
+    """Dropout in the code of a layer: what is called there, its rate, why it cannot be swapped.
+
+    It draws on these lines of the function; None: somewhere in it.
+    """
 
     kind: str
     rate: float
     reason: str
     function: FunctionType
+    lines: range | None = None
 
 
 class CodeReader:
@@ -72,10 +76,10 @@ class CodeReader:
                     if isinstance(part.layer, NATIVE) and not hasattr(part.layer, "alpha"):
                         reason = f"a layer that Keras does not track, called in {call.where}"
                         kind = type(part.layer).__name__
-                        yield InCode(kind, part.layer.rate, reason, call.function)
+                        yield InCode(kind, part.layer.rate, reason, call.function, _lines(call))
         elif not call.followed and _is_dropout(call):
             reason = f"a function called in {call.where}"
-            yield InCode(call.written, _rate(call, 1), reason, call.function)
+            yield InCode(call.written, _rate(call, 1), reason, call.function, _lines(call))
 
 
 def _scanner(construction: tuple[str, ...]) -> Scanner:
@@ -110,6 +114,12 @@ def _without_source(function: FunctionType, place: str) -> Iterator[InCode]:
         if _FUNCTION.match(name):
             reason = f"a function called in {place}, which has no source"
             yield InCode(name, math.nan, reason, function)
+
+
+def _lines(call: SourceCall) -> range | None:
+    """Return the lines of a call; what is passed on may be called on any other."""
+    last = call.node.end_lineno or call.line
+    return None if call.passed_on else range(call.line, last + 1)
 
 
 def _rate(call: SourceCall, position: int) -> float:

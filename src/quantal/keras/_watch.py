@@ -23,6 +23,7 @@ from quantal._process_lock import ProcessLock
 from quantal._selection import Place
 from quantal._watch import NativeMask, StackFrame, in_package
 from quantal.keras._backend import backend
+from quantal.keras._source_scan import InCode
 from quantal.keras._swap import put_back
 from quantal.keras._walk import forget_traces, walk
 from quantal.sites import Site
@@ -71,8 +72,8 @@ def unknown_places(model: Any, example: Any, known: Iterable[Place]) -> list[Pla
     if not masks and not drawn and any(place.site.rate > 0 for place in known):
         expected = "a training pass, in which dropout draws"
         raise wrong_value("example", expected, "a pass that draws nothing")
-    codes = {code for place in known if place.site.unreached for code in _codes(place)}
-    unknown = [_site(mask) for mask in masks if codes.isdisjoint(_functions(mask))]
+    unreached = [place for place in known if place.site.unreached]
+    unknown = [_site(mask) for mask in masks if not any(_is_of(mask, p) for p in unreached)]
     return [Place(site, None) for site in dict.fromkeys(unknown)]
 
 
@@ -129,16 +130,21 @@ def _draws_otherwise(mask: NativeMask) -> bool:
     return bool(inside) and not inside[0].startswith(_DROPPING)
 
 
-def _functions(mask: NativeMask) -> set[tuple[str, str]]:
-    return {(frame.file, frame.function) for frame in mask.frames}
-
-
-def _codes(place: Place) -> Iterator[tuple[str, str]]:
-    """Yield file and name of the functions in which a known place draws."""
-    function = type(place.module).call if place.how is None else place.how
+def _is_of(mask: NativeMask, place: Place) -> bool:
+    """Return whether a mask was drawn at a place that is known to be out of reach."""
+    function, lines = type(place.module).call, None
+    if isinstance(place.how, InCode):
+        function, lines = place.how.function, place.how.lines
     code = getattr(inspect.unwrap(function), "__code__", None)
-    if isinstance(code, CodeType):
-        yield code.co_filename, code.co_qualname
+    if not isinstance(code, CodeType):
+        return False
+    inner = f"{code.co_qualname}.<locals>."  # functions within it are read with it
+    return any(
+        frame.file == code.co_filename
+        and f"{frame.function}.<locals>.".startswith(inner)
+        and (lines is None or frame.line in lines)
+        for frame in mask.frames
+    )
 
 
 def _site(mask: NativeMask) -> Site:

@@ -58,8 +58,7 @@ class MaskWatch(TorchDispatchMode):
         rates = rates_of_dropout(func, args, kwargs)
         if kind in (*_DROPOUT, *_BERNOULLI) or not rates:
             listed = outputs if isinstance(outputs, tuple | list) else [outputs]
-            # One number decides about a whole model or layer, not about units.
-            if any(isinstance(each, Tensor) and each.numel() > 1 for each in listed):
+            if any(isinstance(each, Tensor) and _is_mask_shaped(each) for each in listed):
                 self.finder.see(kind, args, listed)
         else:  # a kernel that drops units inside, as of attention
             self.finder.see("dropout", rates, [])
@@ -78,6 +77,12 @@ def native_masks(run: Callable[[], Any]) -> list[NativeMask]:
     with MaskWatch() as watch:
         run()
     return watch.finder.found
+
+
+def _is_mask_shaped(tensor: Tensor) -> bool:
+    # One number decides about a whole model or layer, not about units; but where it has axes, it
+    # is for a batch of one.
+    return tensor.numel() > 1 or tensor.dim() > 1
 
 
 def _number(inputs: Any, position: int) -> float:

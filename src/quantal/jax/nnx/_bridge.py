@@ -18,7 +18,7 @@ from quantal._source_scan import Scanner, SourceCall
 from quantal.jax._source_scan import LIBRARIES
 from quantal.sites import Site
 
-__all__ = ["bridged_site", "linen_module_in", "put_linen_module"]
+__all__ = ["bridged_site", "linen_module_in", "linen_site", "put_linen_module"]
 
 
 def bridged_site(name: str, module: Any) -> Site | None:
@@ -27,12 +27,17 @@ def bridged_site(name: str, module: Any) -> Site | None:
     Its rates are unknown.
     """
     inner = linen_module_in(module)
-    if inner is None or not _makes_dropout(inner):
+    return None if inner is None else linen_site(name, inner, type(module).__name__)
+
+
+def linen_site(name: str, module: nn.Module, kind: str = "") -> Site | None:
+    """Return the site of a Linen module that makes dropout; of any other, None."""
+    if not _makes_dropout(module):
         return None
-    swaps = getattr(inner, "qsd", ())
+    swaps = getattr(module, "qsd", ())
     if swaps:
         return Site(name, "QSD", float("nan"), swaps[0].selection.alpha)
-    return Site(name, type(module).__name__, float("nan"))
+    return Site(name, kind or type(module).__name__, float("nan"))
 
 
 def linen_module_in(module: Any) -> nn.Module | None:
