@@ -26,6 +26,7 @@ __all__ = [
     "check_input",
     "check_tensor",
     "dilute",
+    "dilute_by",
     "number",
     "refuse_recomputation",
 ]
@@ -75,22 +76,33 @@ def dilute(
             unit_mean=unit_mean, broadcast_dims=broadcast_dims, p_broadcast_dims=p_broadcast_dims,
             inplace=inplace,
         )  # fmt: skip
-    rate, alpha = number(rate), number(alpha)
-    law = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
+    law = Dilution(number(rate), number(alpha), vary=vary, unit_mean=unit_mean)
     check_tensor(x)
     check_generator(generator)
-    flag("inplace", inplace)
-    broadcast_dims = axes_as_given("broadcast_dims", broadcast_dims)
-    p_broadcast_dims = axes_as_given("p_broadcast_dims", p_broadcast_dims)
-    if not flag("training", training) or law.rate == 0:
+    return dilute_by(
+        law, x, generator, flag("training", training), flag("inplace", inplace),
+        axes_as_given("broadcast_dims", broadcast_dims),
+        axes_as_given("p_broadcast_dims", p_broadcast_dims),
+    )  # fmt: skip
+
+
+def dilute_by(
+    law: Dilution,
+    x: Tensor,
+    generator: torch.Generator | Key | None,
+    training: bool,
+    inplace: bool,
+    broadcast_dims: Axes = (),
+    p_broadcast_dims: Axes = (),
+) -> Tensor:
+    """Dilute a tensor by a law, with arguments of `dilute` that were checked."""
+    if not training or law.rate == 0:
         check_axes(x, broadcast_dims, p_broadcast_dims)
         return x
     code = kind_of_code(x)
     if code is not Code.EAGER and has_its_own_way(x, code):
-        options: dict[str, Any] = {"vary": vary, "unit_mean": unit_mean}
-        options |= {"broadcast_dims": broadcast_dims, "p_broadcast_dims": p_broadcast_dims}
         again = functools.partial(
-            dilute, rate=rate, alpha=alpha, generator=generator, inplace=inplace, **options
+            dilute_by, law, generator=generator, training=training, inplace=inplace
         )
         return in_its_own_way(x, again, broadcast_dims, p_broadcast_dims, inplace)
     mask_shape, p_shape = check_input(x, broadcast_dims, p_broadcast_dims)
@@ -98,7 +110,8 @@ def dilute(
         return zeros(x, inplace)
     shared = p_shape is not None
     if torch.compiler.is_compiling():
-        looked_up = DeviceTables(*tables_in_graph(rate, alpha, vary, unit_mean, shared, x.device))
+        numbers = law.rate, law.alpha, law.vary, law.unit_mean
+        looked_up = DeviceTables(*tables_in_graph(*numbers, shared, x.device))
     else:
         looked_up = tables(law, shared, x.device)
         if isinstance(generator, torch.Generator):

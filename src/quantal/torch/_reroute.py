@@ -14,8 +14,10 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
+from quantal._granularity import Axes
+from quantal.dilution import Dilution
 from quantal.torch._attention import multi_head_attention_forward, scaled_dot_product_attention
-from quantal.torch._functional import dilute
+from quantal.torch._functional import dilute, dilute_by
 from quantal.torch._private_api import saving_is_hooked
 from quantal.torch._spatial import QSD1d, QSD2d, QSD3d, map_axes_as_torch
 
@@ -160,10 +162,23 @@ class Rerouting(TorchFunctionMode):
         return None if math.isnan(alpha) else alpha
 
 
+_law = functools.lru_cache(maxsize=64)(Dilution)
+
+
+def _dilute(
+    alpha: float, input: Tensor, p: float, training: bool, inplace: bool, axes: Axes = ()
+) -> Tensor:
+    """Dilute in the place of a function of torch."""
+    usual = type(input) is Tensor and type(p) is float and type(training) is type(inplace) is bool
+    if usual and not torch.compiler.is_compiling():  # what was checked once is not checked again
+        return dilute_by(_law(p, alpha), input, None, training, inplace, axes)
+    return dilute(input, p, alpha, training=training, inplace=inplace, broadcast_dims=axes)
+
+
 def _dropout(
     alpha: float, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    return dilute(input, p, alpha, training=training, inplace=inplace)
+    return _dilute(alpha, input, p, training, inplace)
 
 
 def _dropout_rate(input: Tensor, p: float = 0.5, training: bool = True, *_: Any, **__: Any) -> Any:
@@ -182,11 +197,11 @@ def _other_rate(
 
 
 def _bare_dropout(alpha: float, input: Tensor, p: float, train: bool) -> Tensor:
-    return dilute(input, p, alpha, training=train)
+    return _dilute(alpha, input, p, train, False)
 
 
 def _bare_dropout_(alpha: float, input: Tensor, p: float, train: bool) -> Tensor:
-    return dilute(input, p, alpha, training=train, inplace=True)
+    return _dilute(alpha, input, p, train, True)
 
 
 def _bare_rate(input: Tensor, p: float, train: bool) -> Any:
@@ -203,7 +218,7 @@ def _maps(
 ) -> Tensor:
     """Drop whole channels; ``single_sample`` as in `map_axes_as_torch`."""
     axes = map_axes_as_torch(input.ndim, single_sample)
-    return dilute(input, p, alpha, training=training, inplace=inplace, broadcast_dims=axes)
+    return _dilute(alpha, input, p, training, inplace, axes)
 
 
 def _bare_maps(inplace: bool, alpha: float, input: Tensor, p: float, train: bool) -> Tensor:
