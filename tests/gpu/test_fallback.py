@@ -73,6 +73,13 @@ def test_a_kernel_that_is_wrong_is_left_alone_with_one_warning(monkeypatch, sepa
         assert torch.equal(drawn(), separate)
 
 
+def test_a_default_device_is_no_concern_of_the_trial(monkeypatch):
+    options = {"BY_HAND": True, "num_warps": 1}
+    monkeypatch.setattr(_launch, "_options_of_device", lambda device: options)
+    with torch.device("meta"), np.errstate(all="ignore"):
+        assert _self_check._difference(CPU) == ""
+
+
 def test_rounding_by_hand_is_tried_too(monkeypatch, separate):
     options = {"BY_HAND": True, "num_warps": 1}
     monkeypatch.setattr(_launch, "_options_of_device", lambda device: options)

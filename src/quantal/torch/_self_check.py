@@ -77,11 +77,10 @@ def _difference(device: torch.device) -> str:
     }
     try:
         with without_modes():
-            tables = (
-                torch.from_numpy(np.roll(rows, CELLS // 2, axis=1).reshape(-1)),
-                torch.tensor(threshold, dtype=torch.int32),
+            made = (
+                torch.from_numpy(np.roll(rows, CELLS // 2, axis=1).reshape(-1)).to(device),
+                torch.tensor(threshold, dtype=torch.int32, device=device),
             )
-            made = [part.to(device) for part in tables]
             x = torch.ones(count, dtype=torch.float32, device=device)
             drawn = {name: torch.empty_like(x) for name in expected}
             seed = torch.tensor([2**63 - 1, threshold - 1], dtype=torch.int64, device=device)
@@ -93,7 +92,7 @@ def _difference(device: torch.device) -> str:
             if _launch.rounds_by_hand(device):
                 # Products that are rounded, too large, or no numbers.
                 kinds = [1.0, -1.0078125, 3e38, math.nan, math.inf, -math.inf, -0.0, 1e-40]
-                given = torch.tensor(kinds, dtype=torch.bfloat16).repeat(count // len(kinds))
+                given = torch.tensor(kinds * (count // 8), dtype=torch.bfloat16, device="cpu")
                 rounded = torch.empty_like(given, device=device)
                 _launch.multiply_by_seed(given.to(device), rounded, *made, seed)
                 wanted = (given * torch.from_numpy(expected["a seed"])).to(given.dtype)
