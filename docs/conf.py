@@ -35,6 +35,7 @@ autodoc_typehints = "none"  # the docstrings say it in words
 autodoc_member_order = "bysource"
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"  # the default underlines names as if they were links
 html_title = "quantal"
 html_static_path = ["_site/static"]
 html_css_files = ["site.css"]

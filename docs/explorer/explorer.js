@@ -134,10 +134,10 @@ function cell(id, text) {
 
 const plots = {};
 
-// The probability of each interval between edges, and values that have a probability of their own.
+// The mean density in each interval between edges; without values that have a probability of their own.
 function steps(edges, cdf) {
-  const mass = edges.map((edge, i) => (i ? cdf(edge) - cdf(edges[i - 1]) : 0)).slice(1);
-  return [...mass, mass[mass.length - 1]];
+  const density = edges.map((edge, i) => (i ? (cdf(edge) - cdf(edges[i - 1])) / (edge - edges[i - 1]) : 0)).slice(1);
+  return [...density, density[density.length - 1]];
 }
 
 const grid = (high) => Array.from({ length: BINS + 1 }, (_, i) => (high * i) / BINS);
@@ -160,14 +160,15 @@ function densities(law) {
     cdf: (x) => retain * all.cdf(x),
     atoms: [...(law.rate > 0 ? [[0, law.rate]] : []), ...(law.rate < 1 ? all.atoms.map(([x, m]) => [x, m * retain]) : [])],
   };
-  return { p: [p, 1], q: [q, most * 1.1], c: [c, Math.max(ceiling, 1) * 1.1] };
+  return { p: [p, 1], q: [q, most], c: [c, Math.max(ceiling, 1)] };
 }
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 function axes() {
   const look = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 0.5 }, ticks: { stroke: colour("--line") }, font: "12px system-ui" };
-  return [{ ...look, size: 34 }, { ...look, size: 46 }];
+  const atoms = { ...look, scale: "atoms", side: 1, size: 40, grid: { show: false }, values: (_, splits) => splits };
+  return [{ ...look, size: 34 }, { ...look, size: 46 }, atoms];
 }
 
 function draw(name, data, series, range) {
@@ -177,8 +178,13 @@ function draw(name, data, series, range) {
   const [low, high] = [Math.min(...data[0]), Math.max(...data[0])];
   plots[name] = new uPlot(
     {
-      width, height: 190, series: [{}, ...series], axes: axes(), legend: { show: false }, cursor: { show: false },
-      scales: { x: { time: false, range: () => [low - (high - low) * 0.02, high + (high - low) * 0.02] }, y: { range } },
+      width, height: 190, series: [{}, ...series], legend: { show: false }, cursor: { show: false },
+      axes: series.some(({ scale }) => scale === "atoms") ? axes() : axes().slice(0, 2),
+      scales: {
+        x: { time: false, range: () => [low - (high - low) * 0.02, high + (high - low) * 0.02] },
+        y: { range },
+        atoms: { range: () => [0, 1.08] },
+      },
     },
     data,
     box,
@@ -189,8 +195,10 @@ function drawDensities(law, dropout) {
   const found = densities(law);
   const other = densities(dropout);
   for (const name of ["p", "q", "c"]) {
-    const high = Math.max(found[name][1], other[name][1]);
-    const edges = grid(high);
+    // The largest value is an edge, so that no step reaches beyond it.
+    const end = found[name][1];
+    const high = name === "p" ? 1 : Math.max(end, other[name][1]) * 1.1;
+    const edges = high > end ? [...grid(end), high] : grid(end);
     const points = [...found[name][0].atoms.map(([x, m]) => [x, m, 0]), ...other[name][0].atoms.map(([x, m]) => [x, m, 1])];
     // uPlot wants one list of x for all: steps on the edges, points wherever they are.
     const xs = [...new Set([...edges, ...points.map(([x]) => x)])].sort((a, b) => a - b);
@@ -198,9 +206,10 @@ function drawDensities(law, dropout) {
     let last = 0;
     const line = xs.map((x) => (last = at.has(x) ? at.get(x) : last));
     const dots = [0, 1].map((whose) => xs.map((x) => points.find((point) => point[0] === x && point[2] === whose)?.[1] ?? null));
-    const top = Math.max(...line, ...points.map(([, m]) => m), 1e-6);
+    const top = Math.max(...line) || 1;
     const [ours, theirs] = [colour("--qsd"), colour("--dropout")];
-    const dot = (stroke, size, fill) => ({ stroke, paths: () => null, points: { show: true, size, stroke, fill } });
+    const stem = uPlot.paths.bars({ size: [0, 2, 2] });
+    const dot = (stroke, size, fill) => ({ scale: "atoms", stroke, fill: stroke, paths: stem, points: { show: true, size, stroke, fill } });
     draw(name, [xs, line, ...dots], [
       { stroke: ours, width: 1.5, fill: `${ours}44`, paths: uPlot.paths.stepped({ align: 1 }) },
       dot(ours, 9, ours),
@@ -314,12 +323,12 @@ function showCode(law) {
   const blocks = {
     PyTorch: `import quantal\n\nlayer = quantal.torch.QSD(${call(law)})`,
     "Keras 3": `import quantal\n\nlayer = quantal.keras.QSD(${call(law)})`,
-    "Flax NNX": `import quantal\nfrom flax import nnx\n\nlayer = quantal.jax.nnx.QSD(${call(law)}, rngs=nnx.Rngs(0))`,
-    "Flax Linen": `import quantal\n\nlayer = quantal.jax.linen.QSD(${call(law)}, deterministic=False)`,
+    "Flax NNX": `import quantal\nfrom flax import nnx\n\nlayer = quantal.jax.nnx.QSD(\n    ${call(law)}, rngs=nnx.Rngs(0)\n)`,
+    "Flax Linen": `import quantal\n\nlayer = quantal.jax.linen.QSD(\n    ${call(law)}, deterministic=False\n)`,
     Equinox: `import quantal\n\nlayer = quantal.jax.equinox.QSD(${call(law)})`,
-    TensorFlow: `import quantal\nimport tensorflow as tf\n\ny = quantal.tensorflow.dilute(tf.ones((4, 8)), ${call(law)})`,
-    JAX: `import jax\nimport quantal\n\nx, key = jax.numpy.ones((4, 8)), jax.random.key(0)\ny = quantal.jax.dilute(x, ${call(law)}, key=key)`,
-    Haiku: `import jax\nimport quantal\n\nx, key = jax.numpy.ones((4, 8)), jax.random.key(0)\ny = quantal.jax.haiku.dropout(key, ${call(law).replace(", ", ", x, ")})`,
+    TensorFlow: `import quantal\nimport tensorflow as tf\n\nx = tf.ones((4, 8))\ny = quantal.tensorflow.dilute(x, ${call(law)})`,
+    JAX: `import jax\nimport quantal\n\nx = jax.numpy.ones((4, 8))\nkey = jax.random.key(0)\ny = quantal.jax.dilute(x, ${call(law)}, key=key)`,
+    Haiku: `import jax\nimport quantal\n\nx = jax.numpy.ones((4, 8))\nkey = jax.random.key(0)\ny = quantal.jax.haiku.dropout(key, ${call(law).replace(", ", ", x, ")})`,
     "The law itself": `import quantal\n\nlaw = quantal.Dilution(${call(law)})\nprint(law.mean, law.std, law.ceiling)`,
   };
   $("code").replaceChildren(

@@ -86,6 +86,20 @@ def test_numbers_are_those_of_the_law(page, settings):
     assert_shows(page(**settings), quantal.Dilution(**settings))
 
 
+@pytest.mark.parametrize("settings", LAWS[:4] + LAWS[-3:], ids=str)
+def test_the_plots_show_densities_and_single_values(page, settings):
+    law = quantal.Dilution(**settings)
+    browser = page(**settings)
+    for name in "pqc":
+        xs, steps, atoms, _ = browser.execute_script(f"return plots.{name}.data")
+        masses = np.array(steps[:-1]) * np.diff(xs)
+        atoms = [(x, mass) for x, mass in zip(xs, atoms, strict=True) if mass is not None]
+        assert sum(masses) + sum(mass for _, mass in atoms) == pytest.approx(1)
+    mean = np.dot(masses, np.convolve(xs, [0.5, 0.5], "valid")) + sum(x * m for x, m in atoms)
+    assert mean == pytest.approx(law.mean, abs=np.diff(xs).max() / 2)
+    assert dict(atoms)[0] == law.rate
+
+
 @pytest.mark.parametrize("rate", [0.05, 0.4, 0.95])
 @pytest.mark.parametrize("log_alpha", [-2, -0.7, 0.3, 2])
 def test_sliders_move_the_numbers(page, rate, log_alpha):

@@ -17,24 +17,22 @@ Array = NDArray[Any]
 
 
 class Adapter(Protocol):
-    """An implementation of QSD on trial.
+    """An implementation of QSD, as the kit tests it.
 
-    Every argument after the arrays is a keyword. Arrays have none to five axes, may be empty, and
-    may lie in memory in any order. A seed is an integer in [0, 2³¹); the same seed, settings and
-    shape mean the same draw. More members are welcome; without them an adapter has fewer checks,
-    or settles for the usual:
+    All arguments after the arrays are keywords. Arrays have up to five axes, may be empty, and may
+    have any memory layout. A seed is an integer in [0, 2³¹); the same seed, settings and shape must
+    give the same draw. An adapter without gradients may leave out ``grad``; the checks of gradients
+    are then skipped. An adapter may also have these members:
 
     - ``calls(x, *, count, …, seed)`` returns the outputs of ``count`` successive calls of *one*
       layer, seeded once. Without it, the checks of a layer's own stream are skipped.
     - ``global_state()`` returns something comparable that changes when the framework's global
-      random state does. NumPy's and Python's own are watched anyway.
-    - ``dtypes``, the names of the dtypes it takes, if not float16, float32 and float64; bfloat16
-      is the fourth that there is.
-    - ``compiles = True``, if each new shape or dtype takes the framework long: a run is then a
-      quick one, with fewer of them, unless a full one is asked for.
-    - ``version``, which the report prints after the name.
-
-    An adapter that has no gradients may leave ``grad`` out, and the checks of gradients with it.
+      random state changes. Those of NumPy and Python are watched in any case.
+    - ``dtypes`` lists the names of its dtypes, out of float16, bfloat16, float32 and float64; by
+      default all but bfloat16.
+    - ``compiles = True`` says that each new shape or dtype takes the framework a long time. A run
+      is then a quick one, with fewer of them, unless a full one is asked for.
+    - ``version`` is printed after the name.
     """
 
     @property
