@@ -81,7 +81,8 @@ def _jax() -> tuple[Change, Step]:
     from quantal.jax import law
     from quantal.jax.nnx import QSD
 
-    x, layer = jax.numpy.ones(SHAPE), QSD(law(0.5, 1.0), rngs=nnx.Rngs(0))
+    x = jax.numpy.ones(SHAPE)
+    layer: Any = QSD(law(0.5, 1.0), rngs=nnx.Rngs(0))
     call = nnx.jit(lambda layer: layer(x))
 
     def change(dilution: quantal.Dilution) -> None:

@@ -88,7 +88,8 @@ class DilutionLayer(nn.Module):
             # torch would register a parameter or a module of that name beside the property.
             object.__setattr__(self, name, value)
         else:
-            super().__setattr__(name, flag(name, value) if name == "inplace" else value)
+            checked: Any = flag(name, value) if name == "inplace" else value
+            super().__setattr__(name, checked)
 
     @property
     def dilution(self) -> Dilution:
