@@ -123,9 +123,9 @@ class Rerouting(TorchFunctionMode):
         route, kwargs = ROUTES.get(func), kwargs or {}
         if route is None:
             drawn = func(*args, **kwargs)
-            noticed = self._unreached is not None and not torch.compiler.is_compiling()
-            if noticed and (func in _BERNOULLI or _other_rate(*args, **kwargs) != 0):
-                self._unreached(self, _LOOKED_AT[func], drawn)
+            notice = None if torch.compiler.is_compiling() else self._unreached
+            if notice and (func in _BERNOULLI or _other_rate(*args, **kwargs) != 0):
+                notice(self, _LOOKED_AT[func], drawn)
             return drawn
         alpha = self.alphas.get(route.name)
         if alpha is None and (ANY in self.alphas or self._unlisted is not None):

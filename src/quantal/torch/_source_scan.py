@@ -119,7 +119,8 @@ def _judged(call: SourceCall, module: Any) -> Call | None:
     elif target in NATIVE_MASKS:
         unreached = "this function gives its mask away, too, which QSD does not have"
     elif isinstance(target, torch.jit.ScriptFunction):
-        if "dropout" not in target.code:
+        code: Any = target.code
+        if "dropout" not in code:
             return None
         unreached = "scripted code cannot be changed"
     elif route is None:
