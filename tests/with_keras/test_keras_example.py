@@ -157,18 +157,6 @@ def with_a_module(alpha=None):
         if alpha:
             quantal.torch.convert(module, alpha)
         return layers.TorchModuleWrapper(module, output_shape=(None, 6, 4)), 1
-    if BACKEND == "jax":
-        from flax import linen as nn
-
-        import quantal.jax.linen
-
-        class Module(nn.Module):
-            @nn.compact
-            def __call__(self, x, training):
-                return nn.Dropout(0.25)(nn.Dense(4)(x), deterministic=not training)
-
-        module = quantal.jax.linen.convert(Module(), alpha) if alpha else Module()
-        return layers.FlaxLayer(module), 1
     return layers.Dense(4), 0
 
 
