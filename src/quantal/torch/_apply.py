@@ -59,10 +59,10 @@ def apply_coefficients(
         In compiled code, a count to be folded into the key and increased.
     """
     if p_shape is None:
-        if code is Code.EAGER and x.is_cpu and x.numel() <= _FEW and not isinstance(generator, Key):
-            return _multiply_few(x, tables, mask_shape, generator, inplace)
         if _fused.serves(x):
             return _fused.multiply(x, tables, mask_shape, generator, inplace)
+        if code is Code.EAGER and x.is_cpu and x.numel() <= _FEW and not isinstance(generator, Key):
+            return _multiply_few(x, tables, mask_shape, generator, inplace)
     if code is Code.EAGER:
         drawn = draw(tables, mask_shape, p_shape, source(generator, x.device, code))
         if x.numel() <= _FEW:
