@@ -58,6 +58,12 @@ def test_readme_says_what_the_records_say():
     cost = "median test cost is {} against dropout's {}".format(*medians("test_cost"))
     assert f"{cost} (Z = {test.z:.2f}, P = {test.p:.2g})." in said
     assert "test error is not lower: {} against {}.".format(*medians("test_error")) in said
+    less = of["qsd", 0.2, 0.1], of["dropout", float("inf"), 0.1]
+    assert [len(c.runs) for c in less] == [8, 8]
+    both = "test cost {} against {}, ".format(*medians("test_cost", *less))
+    both += "test error {} against {} ".format(*medians("test_error", *less))
+    test = less[0].against(less[1], "test_error")
+    assert f"{both}(Z = {test.z:.2f}, P = {test.p:.2g})." in said
     alone = medians("test_cost", of["dist-p", 0.2, 0.2], of["dist-q", 0.2, 0.2])
     words = "cost is {} if only the probability varies, and {} if only the size varies.".format(
         *alone
