@@ -85,7 +85,7 @@ def draw(
     c = q * m
     if dilution.unit_mean and dilution.rate < 1:
         c = c / Dilution(dilution.rate, dilution.alpha, vary=dilution.vary).mean
-    return Draw(p, m, q, c)
+    return Draw(*map(np.asarray, (p, m, q, c)))  # for the shape (), NumPy made numbers of them
 
 
 def forward(x: NDArray[Any], drawn: Draw) -> NDArray[Any]:

@@ -163,6 +163,13 @@ def test_reference_limits():
     np.testing.assert_allclose(np.unique(dropout), [0, 4 / 3], rtol=1e-15)
 
 
+@pytest.mark.parametrize("vary", ["pq", "p", "q"])
+def test_the_recipe_for_an_array_without_axes(vary):
+    drawn = reference.draw(Dilution(0.5, 1.0, vary=vary), (), np.random.default_rng(1))
+    assert [type(part) for part in drawn] == [np.ndarray] * 4
+    assert reference.backward(np.array(2.0), drawn) == 2 * drawn.c
+
+
 def test_gradient_of_the_reference_is_that_of_its_forward_pass():
     rng = np.random.default_rng(1)
     drawn = reference.draw(Dilution(0.4, 1.0), (6, 3), rng, broadcast_dims=1)

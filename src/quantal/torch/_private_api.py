@@ -194,7 +194,10 @@ def saving_is_hooked() -> bool:
     """Return whether what autograd saves is handed to somebody, as to a checkpoint, or not saved.
 
     Without the private name, this is taken to be so: slower where a converted module's code drops.
+    Compiled code, in which torch recomputes by itself, is not asked.
     """
+    if torch.compiler.is_compiling():
+        return False
     return not torch.is_grad_enabled() or _saving_hooks() is not None
 
 

@@ -132,7 +132,7 @@ class Rerouting(TorchFunctionMode):
             alpha = self._alpha_of_unlisted(route, route.rate(*args, **kwargs))
         if alpha is None:
             return func(*args, **kwargs)
-        if not torch.compiler.is_compiling() and saving_is_hooked():
+        if saving_is_hooked():
             self._refuse_checkpoint(route, args, kwargs)
         return route.diluting(alpha, *args, **kwargs)
 
