@@ -241,7 +241,9 @@ def test_the_page_says_what_was_run_and_how_long_it_took(page):
     assert "20 of 100 epochs" in page
     assert "6 of 39 epochs" in page
     assert re.search(r"\| QSD α 0\.2, shared p \| 1 \|", page)
-    assert re.search(r"QSD α 0\.2, shared p: its test cost (is (below|above)|does not differ)", page)
+    assert re.search(
+        r"QSD α 0\.2, shared p: its test cost (is (below|above)|does not differ)", page
+    )
     assert "nan" not in page
     assert "![figure-2-jax-20-epochs](results/figures/figure-2-jax-20-epochs.png)" in page
 
