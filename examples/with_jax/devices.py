@@ -35,6 +35,15 @@ class Place(NamedTuple):
         """Divide arrays along the axis of their samples; the compiler does the rest."""
         return jax.device_put(tree, NamedSharding(self.mesh, P(*[None] * axis, "sample")))
 
+    def settled(self, tree: Any) -> Any:
+        """Wait for what several CPUs compute, and return it.
+
+        They share the threads of one. If many calls are under way, a thread may wait for the first
+        of them to end on its device, while that call has no thread to run in: XLA then stops for
+        good (jaxlib 0.10, from 32 calls on).
+        """
+        return jax.block_until_ready(tree) if self.on_cpu and self.mesh.size > 1 else tree
+
     def fill(self, samples: int) -> int:
         """Return the least size of a batch that holds so many samples and can be divided."""
         return -(-samples // self.mesh.size) * self.mesh.size

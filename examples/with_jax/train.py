@@ -122,7 +122,7 @@ class Trainer:
                 carry = self.place.divided(self.model.start(size))
                 sums = (carry, self.place.everywhere(jnp.zeros(3)))
             filled = self.place.divided(_filled(batch, size))
-            sums = self.steps.evaluate(state, sums, *filled)
+            sums = self.place.settled(self.steps.evaluate(state, sums, *filled))
         cost, wrong, count = map(float, sums[1])
         return cost / count, wrong / count
 

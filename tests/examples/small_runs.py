@@ -14,13 +14,6 @@ from examples.progress import Watch
 from examples.run import Run
 from examples.settings import Settings
 
-# The environment of a process in which JAX has eight CPUs. They share the few threads of one real
-# CPU: a device whose work waits for a thread that waits for that device never comes to an all-reduce
-# (seen once, jaxlib 0.10). So each call is waited for, and does its work in its own thread.
-EIGHT_DEVICES = {
-    "XLA_FLAGS": "--xla_force_host_platform_device_count=8 --xla_cpu_multi_thread_eigen=false",
-    "JAX_CPU_ENABLE_ASYNC_DISPATCH": "false",
-}
 NARROW = {
     "wrn": {"stem": 4, "widths": (8, 12, 16)},
     "language": {"vocabulary": 64, "units": 16},

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_runs import EIGHT_DEVICES
 
 # In a process of its own: the number of devices of a CPU is fixed when JAX starts.
 SCRIPT = """
@@ -48,7 +47,7 @@ NAMES = ("mnist-mlp", "cifar10-wrn", "ptb-medium", "reviews-gru")
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory, data_folder: Path) -> dict:
     environment = os.environ | {
-        **EIGHT_DEVICES,
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
         "PYTHONPATH": os.pathsep.join([*sys.path, str(Path(__file__).parent)]),
     }

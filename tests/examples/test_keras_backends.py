@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_runs import EIGHT_DEVICES
 
 # Prints the costs of the steps and the metrics of one or more runs, whose settings are given.
 SCRIPT = """
@@ -52,7 +51,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory, data_folder: Path) -> Callable
         environment = {
             "KERAS_BACKEND": backend,
             "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
-            **EIGHT_DEVICES,
+            "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
         }
         ended = subprocess.run(
             command, env=os.environ | environment, capture_output=True, text=True
