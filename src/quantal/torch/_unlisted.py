@@ -62,9 +62,14 @@ def notice_mask(mode: Rerouting, written: str, drawn: Any) -> None:
 def _caller() -> tuple[str, int, str]:
     """Return file, line and function of the code that has called torch."""
     frame: Any = sys._getframe(2)
-    while frame.f_globals.get("__name__", "").partition(".")[0] in ("torch", "quantal"):
+    # In a thread of autograd's, a checkpoint may run torch's modules without any other code.
+    while frame.f_back and _package(frame) in ("torch", "quantal"):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname
+
+
+def _package(frame: Any) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 class Inventory:
