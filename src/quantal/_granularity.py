@@ -14,28 +14,12 @@ Axes = int | Sequence[int]
 def coefficient_shapes(
     shape: Sequence[int], broadcast_dims: Axes = (), p_broadcast_dims: Axes = ()
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """Return the shape of the coefficients and, if they are coarser, that of the probabilities.
-
-    Parameters
-    ----------
-    shape : sequence of int
-        The shape of the input.
-    broadcast_dims : int or sequence of int
-        Axes along which one coefficient is shared.
-    p_broadcast_dims : int or sequence of int
-        Axes along which only the retain probability is shared.
-
-    Returns
-    -------
-    mask_shape, p_shape
-        Both broadcast against ``shape``; ``p_shape`` is None where every mask has its own p.
+    """Return what `quantal.conformance.coefficient_shapes` does, of a shape that is one.
 
     Examples
     --------
-    >>> coefficient_shapes((8, 3, 5, 5), broadcast_dims=(2, 3))
-    ((8, 3, 1, 1), None)
-    >>> coefficient_shapes((8, 16), p_broadcast_dims=0)
-    ((8, 16), (1, 16))
+    >>> coefficient_shapes((8, 3, 5), broadcast_dims=2, p_broadcast_dims=0)
+    ((8, 3, 1), (1, 3, 1))
     """
     if _is_empty(broadcast_dims) and _is_empty(p_broadcast_dims):  # the most common, in each step
         return tuple(shape), None
