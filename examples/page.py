@@ -76,9 +76,9 @@ def _counted(judged: Sequence[Judgement]) -> str:
     """Say how many claims came to each verdict."""
     counts = Counter(one.verdict for one in judged if one.claim.claimed)
     return (
-        f"Of the {sum(counts.values())} claims of the paper that are listed here, "
-        f"{counts['reproduced']} are reproduced, {counts['partly']} are partly reproduced and "
-        f"{counts['not']} are not; {counts['not run']} have not been run."
+        f"Of the {sum(counts.values())} claims of the paper that are listed here, we reproduced "
+        f"{counts['reproduced']}, reproduced {counts['partly']} partly, did not reproduce "
+        f"{counts['not']}, and have not run {counts['not run']}."
     )
 
 
