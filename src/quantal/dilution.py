@@ -265,9 +265,6 @@ class Dilution:
         u = floats("u", u)
         if np.any((u < 0) | (u > 1)):
             raise wrong_value("u", "probabilities in [0, 1]", u)
-        return self._quantiles(u, dropped=(u <= self.rate) & (self.rate > 0))
-
-    def _quantiles(self, u: NDArray[np.float64], dropped: NDArray[np.bool_]) -> NDArray[np.float64]:
         if self._beta_parameters is None:
             kept = np.full_like(u, self.ceiling)
         else:
@@ -276,6 +273,7 @@ class Dilution:
             from_left = np.clip((u - self.rate) / self.retain, 0, 1)
             from_right = np.clip((1 - u) / self.retain, 0, 1)
             kept = self.ceiling * quantile(a, b, from_left, from_right)
+        dropped = (u < self.rate) | (self.rate == 1)
         return np.where(np.isnan(u), np.nan, np.where(dropped, 0.0, kept))[()]
 
     def sample(self, shape: int | tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
@@ -287,6 +285,4 @@ class Dilution:
         array([2.094, 0.   , 0.   , 0.   ])
         """
         instance("rng", rng, np.random.Generator, "a numpy.random.Generator")
-        u = np.asarray(rng.random(checked_shape("shape", shape)))
-        # Random numbers begin with 0 and end before 1, so that u < rate has that probability.
-        return self._quantiles(u, dropped=u < self.rate)
+        return self.ppf(rng.random(checked_shape("shape", shape)))
