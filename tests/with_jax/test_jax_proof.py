@@ -132,9 +132,15 @@ def test_where_a_mask_comes_from_that_jax_itself_makes():
     def helper(x):
         return x * jnp.round(jax.random.uniform(KEY, x.shape))
 
-    jax.make_jaxpr(lambda x: jnp.round(x))(X)  # from now on, its program has no frames of ours
-    (draw,) = _watch.native_draws(helper, X)
-    assert draw.site.name == f"test_jax_proof.py:{helper.__code__.co_firstlineno + 1}"
+    def first(x):
+        return jnp.round(x)
+
+    x = jnp.ones((2, 3, 5))  # of a shape that no other test has
+    jax.make_jaxpr(first)(x)  # from now on, its program has no frames of ours
+    (draw,) = _watch.native_draws(helper, x)
+    # JAX 0.8 keeps the frames of whoever called it first.
+    caller = helper if jax.__version_info__ >= (0, 9) else first
+    assert draw.site.name == f"test_jax_proof.py:{caller.__code__.co_firstlineno + 1}"
 
 
 # --- NNX -----------------------------------------------------------------------------------------
