@@ -16,7 +16,6 @@ NEEDS = {
     "src/quantal/keras/_on_tensorflow.py": ("keras", "tensorflow"),
     "src/quantal/keras/_on_jax.py": ("keras", "jax"),
     "src/quantal/keras/_on_torch.py": ("keras", "torch"),
-    "src/quantal/keras/_torch_watch.py": ("keras", "torch"),
     "src/quantal/jax/nnx": ("jax", "flax"),
     "src/quantal/jax/linen": ("jax", "flax"),
     "src/quantal/jax/equinox": ("jax", "equinox"),

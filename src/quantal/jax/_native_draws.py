@@ -21,7 +21,7 @@ from quantal.jax._functional import DILUTE
 from quantal.jax._private_api import frames_of
 from quantal.sites import Site
 
-__all__ = ["QSD", "Draw", "each_line_once", "every_draw", "native_draws"]
+__all__ = ["QSD", "MaskDraw", "each_line_once", "every_draw", "native_draws"]
 
 _SOURCES = ("random_bits", "rng_bit_generator", "rng_uniform", "threefry2x32")
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
@@ -45,7 +45,7 @@ QSD = "QSD"
 """The kind of a draw that is QSD's."""
 
 
-class Draw(NamedTuple):
+class MaskDraw(NamedTuple):
     """A mask that a program draws.
 
     Attributes
@@ -79,7 +79,7 @@ class Draw(NamedTuple):
         return Site(where, self.kind, self.rate, unreached=reason)
 
 
-def native_draws(run: Callable[..., Any], *args: Any) -> list[Draw]:
+def native_draws(run: Callable[..., Any], *args: Any) -> list[MaskDraw]:
     """Trace a function, and return the masks that it draws without QSD, each line of code once.
 
     Examples
@@ -94,13 +94,13 @@ def native_draws(run: Callable[..., Any], *args: Any) -> list[Draw]:
     return each_line_once(every_draw(run, *args))
 
 
-def each_line_once(draws: Iterable[Draw]) -> list[Draw]:
+def each_line_once(draws: Iterable[MaskDraw]) -> list[MaskDraw]:
     """Return those of the draws that are not QSD's."""
     native = (draw for draw in draws if draw.kind != QSD)
     return list({(draw.frame, draw.kind, str(draw.rate)): draw for draw in native}.values())
 
 
-def every_draw(run: Callable[..., Any], *args: Any) -> Iterator[Draw]:
+def every_draw(run: Callable[..., Any], *args: Any) -> Iterator[MaskDraw]:
     """Trace a function, and walk through the masks that it draws, those of QSD among them."""
     program = jax.make_jaxpr(run)(*args).jaxpr
     kinds = [_DATA if getattr(var.aval, "ndim", 0) else _PLAIN for var in program.invars]
@@ -109,7 +109,7 @@ def every_draw(run: Callable[..., Any], *args: Any) -> Iterator[Draw]:
 
 def _draws(
     program: Any, given: list[str], out: list[str], around: tuple[StackFrame, ...] = ()
-) -> Iterator[Draw]:
+) -> Iterator[MaskDraw]:
     """Walk through a program; ``out`` is filled with what its outputs are.
 
     ``around`` is where the program is called. One that JAX has traced before keeps no frames of its
@@ -132,7 +132,7 @@ def _draws(
             if _DATA not in inputs:
                 yield _draw_of(equation, around, _value(equation.invars[1], numbers))
         elif called == DILUTE:
-            yield Draw(QSD, math.nan, ())
+            yield MaskDraw(QSD, math.nan, ())
         elif _is_sampler(equation, called):
             if _draws_bits(equation, called, numbers):
                 yield _draw_of(equation, around)
@@ -179,14 +179,14 @@ def _frames(equation: Any, around: tuple[StackFrame, ...]) -> tuple[StackFrame, 
     return frames if known else frames + around
 
 
-def _draw_of(equation: Any, around: tuple[StackFrame, ...], kept: float = math.nan) -> Draw:
+def _draw_of(equation: Any, around: tuple[StackFrame, ...], kept: float = math.nan) -> MaskDraw:
     frames = _frames(equation, around)
     inner = next((f for f in frames if not in_package(f, "jax")), None)
     if inner is None or not in_package(inner, *_LIBRARIES):
-        return Draw("bernoulli", math.nan, frames)
+        return MaskDraw("bernoulli", math.nan, frames)
     # The libraries ask for the probability to keep a unit; it comes as a float32.
     kind = inner.function.partition(".")[0].removesuffix("_impl").replace("__call__", "Dropout")
-    return Draw(kind, float(f"{1 - kept:.6g}"), frames)
+    return MaskDraw(kind, float(f"{1 - kept:.6g}"), frames)
 
 
 def _is_sampler(equation: Any, called: str | None) -> bool:

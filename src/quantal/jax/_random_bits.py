@@ -47,7 +47,9 @@ def typed_key(key: Any) -> jax.Array:
 
 
 def threefry_key(words: Any) -> jax.Array:
-    """Return the Threefry key of two words of 32 bits, whatever generator JAX has as its default.
+    """Return the Threefry key of two words of 32 bits.
+
+    Its kind is named, since the default of JAX is a setting, and the other kinds have four words.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from typing import Any
 from quantal._errors import wrong_value
 from quantal._selection import Place
 from quantal._source_scan import SourceCall
-from quantal.jax._native_draws import Draw, each_line_once, every_draw, native_draws
+from quantal.jax._native_draws import MaskDraw, each_line_once, every_draw, native_draws
 
 __all__ = ["native_draws", "unknown_places"]
 
@@ -42,7 +42,7 @@ def unknown_places(
     ]
 
 
-def _is_of(draw: Draw, place: Place) -> bool:
+def _is_of(draw: MaskDraw, place: Place) -> bool:
     """Return whether a mask was drawn at a place that is known to be out of reach."""
     functions: list[Any]
     if isinstance(place.how, SourceCall):

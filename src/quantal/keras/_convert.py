@@ -61,7 +61,7 @@ def convert(
     """
     check_model(model)
     selection = Selection(alpha, include, exclude, strict)
-    for place, law_alpha in selection.choose(_places(model, example)):
+    for place, law_alpha in selection.choose(_find_all_sites(model, example)):
         place.how(law_alpha)
     mark_owners(model)
     forget_traces(model)
@@ -119,10 +119,10 @@ def sites(model: Any, *, example: Any = None) -> Sites:
     2 sites, 1 of them QSD
     """
     check_model(model)
-    return Sites(place.site for place in _places(model, example))
+    return Sites(place.site for place in _find_all_sites(model, example))
 
 
-def _places(model: Any, example: Any) -> list[Place]:
+def _find_all_sites(model: Any, example: Any) -> list[Place]:
     if example is None:
         return list(find_sites(model))
     build(model, example)

@@ -8,10 +8,10 @@ import keras
 
 from quantal.keys import Key
 
-__all__ = ["NOTHING_SHARED", "SharedAxes", "Source"]
+__all__ = ["NOTHING_SHARED", "RandomSource", "SharedAxes"]
 
 
-class Source(NamedTuple):
+class RandomSource(NamedTuple):
     """Where the random numbers of a layer come from.
 
     Attributes

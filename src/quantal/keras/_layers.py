@@ -14,7 +14,7 @@ from quantal._errors import FLOATING, wrong_type, wrong_value
 from quantal._granularity import Axes, coefficient_shapes
 from quantal.dilution import Dilution, Vary
 from quantal.keras._backend import backend
-from quantal.keras._draw import SharedAxes, Source
+from quantal.keras._draw import RandomSource, SharedAxes
 from quantal.keras._private_api import build_now
 from quantal.keys import Key
 
@@ -152,7 +152,7 @@ class QSD(keras.layers.Dropout):
     def call(self, inputs: Any, training: bool = False) -> Any:
         if not _trains(training) or self.rate == 0:
             return inputs
-        source = Source(self.seed, self.seed_generator)
+        source = RandomSource(self.seed, self.seed_generator)
         inputs = _as_tensor(inputs)  # which they are, unless somebody calls this by itself
         axes = SharedAxes(self._shared_axes(inputs.shape), self.p_broadcast_dims)
         return backend.dilute(inputs, self._dilution, source, axes, self._tables)

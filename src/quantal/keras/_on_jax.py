@@ -13,9 +13,9 @@ from jax import numpy as jnp
 from quantal._watch import NativeMask, StackFrame
 from quantal.dilution import Dilution
 from quantal.jax import dilute as jax_dilute
-from quantal.jax._random_bits import typed_key
+from quantal.jax._random_bits import threefry_key, typed_key
 from quantal.jax._watch import native_draws
-from quantal.keras._draw import NOTHING_SHARED, SharedAxes, Source
+from quantal.keras._draw import NOTHING_SHARED, RandomSource, SharedAxes
 from quantal.keys import Key
 from quantal.sites import Site
 
@@ -27,7 +27,7 @@ def make_tables(law: Dilution, shared: bool) -> None:
 def dilute(
     x: jax.Array,
     law: Dilution,
-    source: Source,
+    source: RandomSource,
     axes: SharedAxes = NOTHING_SHARED,
     tables: None = None,
 ) -> jax.Array:
@@ -69,10 +69,9 @@ def sites_of_modules(layer: Any) -> list[Site]:
     return [replace(site, unreached="" if site.alpha else reason)] if site else []
 
 
-def _next_key(source: Source) -> jax.Array:
+def _next_key(source: RandomSource) -> jax.Array:
     seed_and_calls = source.generator.next()
     if isinstance(source.seed, Key):
         return jax.random.fold_in(typed_key(source.seed), seed_and_calls[1])
-    # Keras's own random functions use these two words as a key too. Its kind is named, since the
-    # default of JAX is a setting, and the other kinds have four words.
-    return jax.random.wrap_key_data(seed_and_calls, impl="threefry2x32")
+    # Keras's own random functions use these two words as a key too.
+    return threefry_key(seed_and_calls)

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from quantal._watch import NativeMask
 from quantal.dilution import Dilution
-from quantal.keras._draw import NOTHING_SHARED, SharedAxes, Source
+from quantal.keras._draw import NOTHING_SHARED, RandomSource, SharedAxes
 from quantal.keys import Key
 from quantal.sites import Site
 from quantal.tensorflow import _functional as functional
@@ -26,7 +26,7 @@ def make_tables(law: Dilution, shared: bool) -> VariableTables:
 def dilute(
     x: tf.Tensor,
     law: Dilution,
-    source: Source,
+    source: RandomSource,
     axes: SharedAxes = NOTHING_SHARED,
     tables: VariableTables | None = None,
 ) -> tf.Tensor:

@@ -11,7 +11,7 @@ import torch
 
 from quantal._watch import NativeMask
 from quantal.dilution import Dilution
-from quantal.keras._draw import NOTHING_SHARED, SharedAxes, Source
+from quantal.keras._draw import NOTHING_SHARED, RandomSource, SharedAxes
 from quantal.keys import Key
 from quantal.sites import Site
 from quantal.torch import dilute as torch_dilute
@@ -26,7 +26,7 @@ def make_tables(law: Dilution, shared: bool) -> None:
 def dilute(
     x: torch.Tensor,
     law: Dilution,
-    source: Source,
+    source: RandomSource,
     axes: SharedAxes = NOTHING_SHARED,
     tables: None = None,
 ) -> torch.Tensor:
@@ -68,7 +68,7 @@ def sites_of_modules(layer: Any) -> list[Site]:
 
 
 @torch.compiler.disable  # which knows no generators
-def _next_generator(source: Source, device: torch.device) -> torch.Generator | Key:
+def _next_generator(source: RandomSource, device: torch.device) -> torch.Generator | Key:
     seed, calls = source.generator.next().tolist()
     if isinstance(source.seed, Key):
         return source.seed.fold_in(calls)

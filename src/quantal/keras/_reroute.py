@@ -10,7 +10,7 @@ from keras import ops
 
 from quantal.dilution import Dilution
 from quantal.keras._backend import backend
-from quantal.keras._draw import Source
+from quantal.keras._draw import RandomSource
 from quantal.keras._layers import QSD
 from quantal.keras._private_api import HeadsHook, ScoresHook, dropout_layer
 from quantal.keras._walk import Node, walk
@@ -34,7 +34,7 @@ class Rerouted:
         law = Dilution(getattr(layer, option), self._alphas[option])
         generator = layer.seed_generator
         seed = getattr(layer, "seed", generator)  # which Attention of Keras 3.5 does not keep
-        return backend.dilute(x, law, Source(seed, generator))
+        return backend.dilute(x, law, RandomSource(seed, generator))
 
 
 class DilutedCell(Rerouted):

@@ -11,7 +11,7 @@ from torch import nn
 
 from quantal._selection import Alpha, Pattern, Place, Selection
 from quantal.torch._change import change_place, reroute_code_of_others, unless_it_fails
-from quantal.torch._find_sites import all_places, check_model
+from quantal.torch._find_sites import check_model, find_all_sites
 from quantal.torch._swap import Change, restore
 
 __all__ = ["convert", "revert"]
@@ -63,7 +63,7 @@ def convert(
     """
     selection = Selection(alpha, include, exclude, strict)
     why_not = functools.partial(_why_not, callable(alpha))
-    found = all_places(model, example)
+    found = find_all_sites(model, example)
     chosen = selection.choose(found, why_not)
     with unless_it_fails(model):
         for place, alpha_here in chosen:

@@ -21,7 +21,7 @@ from quantal.torch._reroute import ROUTES, Route
 from quantal.torch._source_scan import calls, new_scanner
 from quantal.torch._swap import Change, Rerouted, layer_change
 
-__all__ = ["all_places", "check_model", "places", "site_of_mask", "sites"]
+__all__ = ["check_model", "find_all_sites", "find_sites", "site_of_mask", "sites"]
 
 
 def sites(model: nn.Module, *, example: Any = None) -> Sites:
@@ -49,18 +49,18 @@ def sites(model: nn.Module, *, example: Any = None) -> Sites:
     2     QSD      0.5   1      1.333
     2 sites, 1 of them QSD
     """
-    return Sites(place.site for place in all_places(model, example))
+    return Sites(place.site for place in find_all_sites(model, example))
 
 
-def all_places(model: nn.Module, example: Any = None) -> list[Place]:
+def find_all_sites(model: nn.Module, example: Any = None) -> list[Place]:
     """Return the places of a model, and those that a training pass shows if there is an example."""
-    found = list(places(model))
+    found = list(find_sites(model))
     if example is None:
         return found
     # It loads more of torch: only if needed.
-    from quantal.torch._watch import has_rate, places_of_a_pass
+    from quantal.torch._watch import has_rate, unknown_places
 
-    seen = places_of_a_pass(model, example, found)
+    seen = unknown_places(model, example, found)
     better = {id(place.module) for place in seen if place.site.unreached}
     known = [
         place
@@ -76,7 +76,7 @@ def check_model(model: Any) -> None:
         raise wrong_type("model", "a torch.nn.Module", model)
 
 
-def places(model: nn.Module) -> Iterator[Place]:
+def find_sites(model: nn.Module) -> Iterator[Place]:
     """Walk through the places of a model; where one can be converted, ``how`` is a `Change`."""
     check_model(model)
     scanner = new_scanner()

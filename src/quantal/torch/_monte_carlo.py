@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from quantal._prediction import Prediction, count_of_draws, places_that_draw
 from quantal._switches import Switches
-from quantal.torch._find_sites import places
+from quantal.torch._find_sites import find_sites
 from quantal.torch._private_api import flatten
 
 __all__ = ["masks_on", "predict_mc"]
@@ -48,7 +48,7 @@ def masks_on(model: Model, *, native: bool = False) -> Iterator[Model]:
     ...     [module.training for module in model]
     [False, True]
     """
-    drawing = {place.module for place in places_that_draw(places(model), native)}
+    drawing = {place.module for place in places_that_draw(find_sites(model), native)}
     wanted = {m: m in drawing or _would_skip(m, drawing) for m in model.modules()}
     with _MODES.set(wanted.items()):
         yield model

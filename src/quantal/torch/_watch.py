@@ -26,13 +26,13 @@ from quantal.torch._native_masks import MaskWatch
 from quantal.torch._reroute import ROUTES
 from quantal.torch._swap import Change, reroute_all
 
-__all__ = ["has_rate", "places_of_a_pass"]
+__all__ = ["has_rate", "unknown_places"]
 
 _ALPHA = math.inf  # in the pass: the law is dropout's own, and its table is made at once
 _BY_NAME = {route.name: route for route in reversed(ROUTES.values())}
 
 
-def places_of_a_pass(model: nn.Module, example: Any, known: Iterable[Place]) -> list[Place]:
+def unknown_places(model: nn.Module, example: Any, known: Iterable[Place]) -> list[Place]:
     """Return the places where a training pass drops units and that are not known.
 
     Or that are known to be out of reach, but not with their rate.

@@ -13,7 +13,7 @@ from quantal._arguments import flag
 from quantal._selection import Alpha, Pattern, Place, Selection
 from quantal.jax._example import Example, runner
 from quantal.jax._watch import unknown_places
-from quantal.jax.equinox._find_sites import is_dropout, name_of, places
+from quantal.jax.equinox._find_sites import find_sites, is_dropout, name_of
 from quantal.jax.equinox._layer import QSD
 from quantal.sites import Sites
 
@@ -65,7 +65,7 @@ def convert(
     1 site, 1 of them QSD
     """
     selection = Selection(alpha, include, exclude, flag("strict", strict))
-    chosen = selection.choose(_all_places(model, example))
+    chosen = selection.choose(_find_all_sites(model, example))
     return _swapped(model, {place.site.name: own_alpha for place, own_alpha in chosen})
 
 
@@ -78,7 +78,7 @@ def revert(model: Model) -> Model:
     >>> bool(eqx.tree_equal(revert(convert(model, alpha=1.0)), model))
     True
     """
-    places(model)  # complains of what is no model
+    find_sites(model)  # complains of what is no model
 
     def swap(node: Any) -> Any:
         return _like(node, eqx.nn.Dropout()) if isinstance(node, SwappedLayer) else node
@@ -108,12 +108,12 @@ def sites(model: Any, *, example: Example = None) -> Sites:
     1     QSD      0.5   1      1.333
     2 sites, 1 of them QSD
     """
-    return Sites(place.site for place in _all_places(model, example))
+    return Sites(place.site for place in _find_all_sites(model, example))
 
 
-def _all_places(model: Any, example: Example) -> list[Place]:
+def _find_all_sites(model: Any, example: Example) -> list[Place]:
     """Return the places that are found by looking and, with an example, by running."""
-    known = places(model)
+    known = find_sites(model)
     if example is None:
         return known
     run, arrays = runner(example, _call)

@@ -14,7 +14,7 @@ from quantal.jax._source_scan import DropoutScan
 from quantal.jax.equinox._layer import QSD
 from quantal.sites import Site
 
-__all__ = ["is_dropout", "name_of", "places"]
+__all__ = ["find_sites", "is_dropout", "name_of"]
 
 
 def is_dropout(node: Any) -> bool:
@@ -22,7 +22,7 @@ def is_dropout(node: Any) -> bool:
     return isinstance(node, eqx.nn.Dropout)
 
 
-def places(model: Any) -> list[Place]:
+def find_sites(model: Any) -> list[Place]:
     """Return every place of a model where units are dropped."""
     dropout: list[Place] = []
     modules: list[tuple[str, Any]] = []
@@ -39,8 +39,8 @@ def places(model: Any) -> list[Place]:
         raise wrong_type("model", "an equinox.Module, or a tree of such", model)
     scan = DropoutScan(eqx.Module, (eqx.nn.Dropout,))
     known = {id(place.module) for place in dropout}
-    literal = [place for name, module in modules for place in scan.places(name, module, known)]
-    return dropout + literal
+    in_code = [place for name, module in modules for place in scan.places(name, module, known)]
+    return dropout + in_code
 
 
 def _site(name: str, dropout: Any) -> Site:

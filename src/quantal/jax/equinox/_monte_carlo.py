@@ -13,7 +13,7 @@ from quantal._arguments import flag
 from quantal._prediction import Prediction, count_of_draws, places_that_draw
 from quantal.jax._monte_carlo import mean_and_std
 from quantal.jax._random_bits import typed_key
-from quantal.jax.equinox._find_sites import is_dropout, places
+from quantal.jax.equinox._find_sites import find_sites, is_dropout
 from quantal.jax.equinox._layer import QSD
 from quantal.keys import Key
 
@@ -44,7 +44,7 @@ def masks_on(model: Model, *, native: bool = False) -> Iterator[Model]:
     Array([0.6197041, 3.8779285, 0.       , 0.       ], dtype=float32)
     """
     native = flag("native", native)
-    places_that_draw((place for place in places(model) if is_dropout(place.module)), native)
+    places_that_draw((place for place in find_sites(model) if is_dropout(place.module)), native)
 
     def switch(node: Any) -> Any:
         if isinstance(node, QSD) or (native and is_dropout(node)):

@@ -67,7 +67,7 @@ def convert(
     _check(model)
     selection = Selection(alpha, include, exclude, flag("strict", strict))
     if example is not None:
-        selection.choose(_places(model, example))
+        selection.choose(_find_all_sites(model, example))
     return _with_qsd(model, selection)
 
 
@@ -110,10 +110,10 @@ def sites(model: Any, *, example: Example = None) -> Sites:
     if example is None:
         expected = "inputs, or a function of the model: without running, nothing is known of it"
         raise wrong_type("example", expected, example)
-    return Sites(place.site for place in _places(model, example))
+    return Sites(place.site for place in _find_all_sites(model, example))
 
 
-def _places(model: Any, example: Example) -> list[Place]:
+def _find_all_sites(model: Any, example: Example) -> list[Place]:
     """Return the places that come by in a trace of an example."""
     run, arrays = runner(example, _init)
     found: dict[str, Place] = {}

@@ -75,7 +75,7 @@ def convert(
     check_module(module)
     swap = _swap(alpha, include, exclude, strict)
     if args or kwargs or example is not None:
-        swap.selection.choose(_places(module, args, kwargs, example))
+        swap.selection.choose(_find_all_sites(module, args, kwargs, example))
     # A later conversion takes what the earlier ones have left.
     return _made(revert(module), (*getattr(module, "qsd", ()), swap))
 
@@ -121,7 +121,7 @@ def sites(module: nn.Module, *args: Any, example: Example = None, **kwargs: Any)
     if example is None and not (args or kwargs):
         expected = "inputs, or a function of the module; or else the arguments of module.init"
         raise wrong_type("example", expected, example)
-    return Sites(place.site for place in _places(module, args, kwargs, example))
+    return Sites(place.site for place in _find_all_sites(module, args, kwargs, example))
 
 
 def intercept(
@@ -161,7 +161,7 @@ def _swap(alpha: Alpha | None, include: Pattern, exclude: Pattern, strict: bool)
     return swap
 
 
-def _places(module: nn.Module, args: Any, kwargs: Any, example: Example) -> list[Place]:
+def _find_all_sites(module: nn.Module, args: Any, kwargs: Any, example: Example) -> list[Place]:
     """Return the places that come by in a trace, of ``init`` or of an example."""
     if example is None:
         run, arrays = runner((args, kwargs), _init)

@@ -15,7 +15,7 @@ from quantal.jax.linen._attention import QSDDotProductAttention
 from quantal.jax.linen._layer import QSD
 from quantal.sites import Site
 
-__all__ = ["Record", "literal_places", "site_of"]
+__all__ = ["Record", "places_in_code", "site_of"]
 
 _FUNCTIONS = (nn.dot_product_attention, nn.dot_product_attention_weights)
 
@@ -57,15 +57,15 @@ def site_of(module: Any) -> Site | None:
     return None
 
 
-def literal_places(module: nn.Module) -> list[Place]:
+def places_in_code(module: nn.Module) -> list[Place]:
     """Return the places in the code of a module's class that are no modules."""
     name = "/".join(module.path)
     return [
         Place(replace(place.site, name=name), module, place.how)
-        for place in _literal_places(cast("Any", type(module)))
+        for place in _places_in_code(cast("Any", type(module)))
     ]
 
 
 @functools.lru_cache(maxsize=1024)  # a class is read once, and not each time that it runs
-def _literal_places(kind: Any) -> tuple[Place, ...]:
+def _places_in_code(kind: Any) -> tuple[Place, ...]:
     return tuple(DropoutScan(nn.Module, functions=_FUNCTIONS).places("", kind))

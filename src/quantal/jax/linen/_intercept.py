@@ -22,7 +22,7 @@ from flax import nnx
 from quantal._selection import Alpha, Pattern, Place, Selection
 from quantal.jax._jit_key import jit_key
 from quantal.jax.linen._attention import QSDDotProductAttention
-from quantal.jax.linen._find_sites import Record, literal_places, site_of
+from quantal.jax.linen._find_sites import Record, places_in_code, site_of
 from quantal.jax.linen._layer import diluted
 from quantal.sites import Site
 
@@ -111,8 +111,8 @@ def _intercept(
 ) -> Any:
     orders, module = _orders.get() or _Orders(), context.module
     orders.tally.methods += 1
-    for literal in literal_places(module):
-        _unreached(orders, literal)
+    for place in places_in_code(module):
+        _unreached(orders, place)
     if context.method_name == "__call__" and isinstance(module, nnx.bridge.ToLinen):
         with _changed(module, {"nnx_class": _bridged(module, orders)}):
             return method(*args, **kwargs)
@@ -145,7 +145,7 @@ def _intercept(
 
 def _bridged(module: Any, orders: _Orders) -> Callable[..., Any]:
     """Return what makes the NNX module inside a Linen one, with QSD where it is asked for."""
-    from quantal.jax.nnx._find_sites import places
+    from quantal.jax.nnx._find_sites import find_sites
     from quantal.jax.nnx._swap import swap
 
     make = module.nnx_class
@@ -153,7 +153,7 @@ def _bridged(module: Any, orders: _Orders) -> Callable[..., Any]:
     @functools.wraps(make, updated=())
     def build(*args: Any, **kwargs: Any) -> Any:
         built = make(*args, **kwargs)
-        for place in list(places(built)):
+        for place in list(find_sites(built)):
             site = replace(place.site, name="/".join(filter(None, (*module.path, place.site.name))))
             if site.unreached:
                 _unreached(orders, Place(site, module, place.how))

@@ -15,7 +15,7 @@ from quantal._selection import Alpha, Pattern, Place, Selection
 from quantal._watch import StackFrame, in_package
 from quantal.jax._example import Example, runner
 from quantal.jax._watch import unknown_places
-from quantal.jax.nnx._find_sites import modules_of, places
+from quantal.jax.nnx._find_sites import find_sites, modules_of
 from quantal.jax.nnx._swap import swap, unswap
 from quantal.sites import Site, Sites
 
@@ -70,7 +70,7 @@ def convert(
     1 site, 1 of them QSD
     """
     selection = Selection(alpha, include, exclude, flag("strict", strict))
-    for place, own_alpha in selection.choose(_all_places(model, example)):
+    for place, own_alpha in selection.choose(_find_all_sites(model, example)):
         swap(place.module, own_alpha)
     return model
 
@@ -115,12 +115,12 @@ def sites(model: Any, *, example: Example = None) -> Sites:
     layers/1  QSD      0.5   1      1.333
     2 sites, 1 of them QSD
     """
-    return Sites(place.site for place in _all_places(model, example))
+    return Sites(place.site for place in _find_all_sites(model, example))
 
 
-def _all_places(model: Any, example: Example) -> list[Place]:
+def _find_all_sites(model: Any, example: Example) -> list[Place]:
     """Return the places that are found by looking and, with an example, by running."""
-    known = list(places(model))
+    known = list(find_sites(model))
     if example is None:
         return known
     run, arrays = runner(example, lambda model, *args, **kwargs: model(*args, **kwargs))
@@ -128,7 +128,7 @@ def _all_places(model: Any, example: Example) -> list[Place]:
 
     def training_pass(state: Any, arrays: Any) -> Any:
         copy = nnx.merge(graphdef, state)
-        for place in places(copy):
+        for place in find_sites(copy):
             if place.site.alpha is None and not place.site.unreached:
                 swap(place.module, 1.0)
         for module in modules_of(copy).values():  # of which the model may be a tree

@@ -17,10 +17,10 @@ from quantal.jax.nnx._bridge import bridged_site
 from quantal.jax.nnx._layer import QSD
 from quantal.sites import Site
 
-__all__ = ["modules_of", "places"]
+__all__ = ["find_sites", "modules_of"]
 
 
-def places(model: Any) -> Iterator[Place]:
+def find_sites(model: Any) -> Iterator[Place]:
     """Walk through every place of a model where units are dropped, each shared module once."""
     modules = modules_of(model)
     known = set(map(id, modules.values()))

@@ -17,7 +17,7 @@ from quantal._switches import Switches
 from quantal.jax._monte_carlo import check_arrays, mean_and_std
 from quantal.jax._random_bits import typed_key
 from quantal.jax.nnx._bridge import linen_module_in
-from quantal.jax.nnx._find_sites import places
+from quantal.jax.nnx._find_sites import find_sites
 from quantal.keys import Key
 
 __all__ = ["masks_on", "predict_mc"]
@@ -54,7 +54,7 @@ def masks_on(model: Model, *, native: bool = False) -> Iterator[Model]:
     Array([2.756429, 0.      , 0.      , 0.      ], dtype=float32)
     """
     native = flag("native", native)
-    layers = [place for place in places(model) if not place.site.unreached]
+    layers = [place for place in find_sites(model) if not place.site.unreached]
     every = [place.module for place in places_that_draw(layers, native)]
     drawing = [module for module in every if linen_module_in(module) is None]
     in_linen = _masks_on_in_linen(native) if len(drawing) < len(every) else nullcontext()
