@@ -137,13 +137,15 @@ def oldest(session: nox.Session) -> None:
 
     PyTorch's old wheels bring gigabytes for GPUs, so its part is done only if it is asked for.
     """
-    for name in session.posargs or ("core", "jax"):
+    for name in session.posargs or ("core", "jax", "keras-tensorflow"):
         part = PARTS[name]
         optional = PROJECT["project"]["optional-dependencies"]
         # A framework's own lowest versions may ask for a newer NumPy than the core does.
         declared = [line for extra in sorted(part.sees) for line in optional[extra]]
         declared = declared or PROJECT["project"]["dependencies"] + optional["plot"]
         lowest = [line.replace(">=", "==") for line in declared if not line.startswith("quantal[")]
+        # The same TensorFlow, without what it needs for GPUs.
+        lowest = [line.replace("tensorflow==", "tensorflow-cpu==") for line in lowest]
         tools = nox.project.dependency_groups(PROJECT, "test")
         # JAX needs flatbuffers to write what it exports, and does not ask for it.
         session.install("--no-compile", "-e", ".", *lowest, *tools, "flatbuffers")

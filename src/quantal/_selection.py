@@ -124,7 +124,7 @@ class Selection:
         return chosen
 
     def alpha_for(self, rate: float) -> float:
-        """Return the alpha for a place with this rate; NaN stands for a rate that nobody knows."""
+        """Return the alpha for a place with this rate; NaN is an unknown rate."""
         if not callable(self.alpha):
             return self.alpha
         if math.isnan(rate):

@@ -39,6 +39,7 @@ def meter(layer, **arguments):
 
 def loss(model):
     ones = np.ones((8, 4), np.float32)
+    model.reset_metrics()  # Keras 3.5 would return the mean of all steps
     return float(model.train_on_batch(ones, ones))
 
 

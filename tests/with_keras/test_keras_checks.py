@@ -4,6 +4,7 @@ After keras/src/layers/regularization/dropout_test.py and spatial_dropout_test.p
 the wording of messages is quantal's own and is tested elsewhere.
 """
 
+import inspect
 import math
 import warnings
 
@@ -44,6 +45,8 @@ LAYERS = [
 def test_basics(layer, arguments, shape, alpha, training):
     case = TestCase()
     case.setUp()
+    known = inspect.signature(case.run_layer_test).parameters
+    built = "assert_built_after_instantiation"  # which Keras 3.5 does not look at
     case.run_layer_test(
         layer,
         init_kwargs={"rate": 0.5, "alpha": alpha, **arguments},
@@ -55,7 +58,7 @@ def test_basics(layer, arguments, shape, alpha, training):
         expected_num_seed_generators=1,
         expected_num_losses=0,
         supports_masking=True,
-        assert_built_after_instantiation=True,
+        **({built: True} if built in known else {}),
     )
 
 

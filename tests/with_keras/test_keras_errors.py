@@ -172,7 +172,10 @@ def test_training_is_whatever_says_yes_to_keras(yes):
 
 @pytest.mark.parametrize("dtype", ["int32", "bool", "complex64"])
 def test_what_is_not_diluted_may_be_anything(dtype):
-    x = ops.cast(ops.ones((2, 4)), dtype)
+    try:
+        x = ops.cast(ops.ones((2, 4)), dtype)
+    except ValueError:
+        pytest.skip("this version of Keras does not know the type")
     for layer in (QSD(0.5, 1.0), layers.Dropout(0.5)):
         assert layer(x, training=False) is x
     assert QSD(0, 1.0)(x, training=True) is x

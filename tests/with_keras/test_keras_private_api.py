@@ -23,12 +23,13 @@ def gone(monkeypatch, owner, name):
 
 def test_every_name_is_there_today():
     """If this fails, a new Keras has moved something: see what the module says of that name."""
-    for owner, name in [
-        (layers.Layer, "_build_at_init"),
-        (layers.Attention, "_apply_scores"),
-        (keras.Model, "_unpickle_model"),
+    version = tuple(int(number) for number in keras.__version__.split(".")[:2])
+    for owner, name, since in [
+        (layers.Layer, "_build_at_init", (3, 10)),
+        (layers.Attention, "_apply_scores", (3, 5)),
+        (keras.Model, "_unpickle_model", (3, 5)),
     ]:
-        assert hasattr(owner, name), name
+        assert version < since or hasattr(owner, name), name
     model = MODELS["heads"]()
     assert hasattr(model, "_layers")
     heads = [node.layer for node in walk(model)]

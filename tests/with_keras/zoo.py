@@ -1,5 +1,8 @@
 """Small models with dropout of every kind, and an input for each; also for a fresh process."""
 
+import copy
+import inspect
+
 import keras
 import numpy as np
 from keras import layers
@@ -95,6 +98,13 @@ def heads(kind):
     return keras.Model(inputs, layers.Dense(2)(layer(inputs, inputs)))
 
 
+def grouped(dropout, seed):
+    # Keras 3.5 gives it no seed.
+    takes_seed = "seed" in inspect.signature(layers.GroupQueryAttention.__init__).parameters
+    options = {"seed": seed} if takes_seed else {}
+    return layers.GroupQueryAttention(2, 4, 2, dropout=dropout, **options)
+
+
 def spatial(layer, shape):
     return keras.Sequential([keras.Input(shape), layers.Dense(3), layer])
 
@@ -135,8 +145,18 @@ MODELS = {
     "attention": lambda: attention(layers.Attention),
     "additive attention": lambda: attention(layers.AdditiveAttention),
     "heads": lambda: heads(lambda **options: layers.MultiHeadAttention(2, 3, **options)),
-    "grouped heads": lambda: heads(lambda **options: layers.GroupQueryAttention(2, 4, 2, **options)),
+    "grouped heads": lambda: heads(grouped),
 }  # fmt: skip
+
+
+def keras_can_load(model):
+    """Whether Keras loads what it saves of this model: 3.5 does not, if layers are shared so."""
+    try:
+        copy.deepcopy(model)
+    except ValueError as error:
+        assert "node index out of bounds" in str(error)  # noqa: PT017 - any other is to be seen
+        return False
+    return True
 
 
 def example(model, batch=8):

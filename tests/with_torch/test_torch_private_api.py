@@ -41,7 +41,6 @@ NAMES = [
     "torch._C._is_torch_function_mode_enabled",
     "torch._C.DisableTorchFunction",
     "torch.nn.modules.dropout._DropoutNd",
-    "torch.compiler.is_exporting",
 ]
 
 

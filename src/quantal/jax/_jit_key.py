@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
 
 __all__ = ["jit_key"]
 
-# Older versions of JAX have no such thing: there, functions are to be compiled inside the block.
-_make: Any = getattr(jax, "make_user_context", None)
-_context: Any = nullcontext if _make is None else _make(None)
+_context = jax.make_user_context(None)
 
 
 def jit_key(key: Any) -> AbstractContextManager[Any]:

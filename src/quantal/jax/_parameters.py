@@ -91,7 +91,7 @@ def table_of(law: Dilution | UnknownLaw | Law, kind: Any) -> Any:
 def is_random(rate: Rate) -> bool:
     """Return whether a dilution of this rate needs a key: not at the rates 0 and 1.
 
-    What is no rate at all is not refused here.
+    Anything that is not a rate is refused later, by `law_of`.
     """
     number: Any = rate.item() if isinstance(rate, np.ndarray) and rate.shape == () else rate
     if isinstance(number, Real):

@@ -1,7 +1,7 @@
 """Every name of JAX, Flax, Equinox and Haiku that those libraries do not promise to keep.
 
 Each is looked up here and nowhere else, so that a new version breaks this file at most, and none
-of them is needed to import quantal. Seen in JAX 0.6.0 to 0.10.2 and Flax 0.10.7 to 0.12.8.
+of them is needed to import quantal. Seen in JAX 0.8.1 to 0.10.2, and Flax 0.12.6 to 0.12.8.
 """
 
 from __future__ import annotations

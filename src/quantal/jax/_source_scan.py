@@ -64,7 +64,7 @@ class DropoutScan:
                     yield Place(site, module, call)
             elif (rate := self._rate_of(call)) is not None:
                 kind = call.target.__name__
-                reason = f"{kind} is called literally in {call.where}"
+                reason = f"{kind} is called directly in {call.where}"
                 yield Place(Site(name, kind, rate, unreached=reason), module, call)
 
     def _rate_of(self, call: SourceCall) -> float | None:

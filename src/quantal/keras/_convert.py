@@ -53,7 +53,8 @@ def convert(
     --------
     >>> import keras
     >>> from keras import layers
-    >>> model = keras.Sequential([layers.Dense(8), layers.Dropout(0.5, name="drop")])
+    >>> parts = layers.Dense(8), layers.Dropout(0.5, name="drop")
+    >>> model = keras.Sequential([keras.Input((4,)), *parts])
     >>> convert(model, alpha=1.0).get_layer("drop")
     <QSD name=drop, built=True>
     >>> revert(model).get_layer("drop")
@@ -84,7 +85,7 @@ def revert(model: Any) -> Any:
     Examples
     --------
     >>> import keras
-    >>> model = keras.Sequential([keras.layers.Dropout(0.5, name="drop")])
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dropout(0.5, name="drop")])
     >>> revert(convert(model, alpha=1.0)).get_layer("drop")
     <Dropout name=drop, built=True>
     """

@@ -95,7 +95,7 @@ class QSD(keras.layers.Dropout):
         build_now(self)
 
     def _begin(self, dilution: Dilution) -> None:
-        """Take the first law."""
+        """Set the law of a new layer, and make its tables."""
         self._dilution = dilution
         shared = self.p_broadcast_dims != ()
         self._tables = backend.make_tables(dilution, shared) if dilution.rate > 0 else None

@@ -43,7 +43,7 @@ def dilute(
     arrays: Sequence[tf.Tensor]
     if tables is not None and tables.shared == shared:
         arrays = tables.read()
-    else:  # no layer, or one whose units came to share p, or ceased to, after it was made
+    else:  # there is no layer, or its p_broadcast_dims were set or emptied after it was made
         arrays = functional.constants(law, shared, x.device)
     return functional.multiply(x, functional.coefficients(arrays, mask_shape, p_shape, keys))
 

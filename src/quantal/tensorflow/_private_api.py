@@ -19,7 +19,7 @@ def each_operation(seen: Callable[[str, Any, Any], None]) -> Iterator[None]:
     """Call a function for each operation that is run or put into a graph: type, inputs, outputs.
 
     ``tensorflow.python.framework.op_callbacks``, on which TensorFlow's debugger is built, seen in
-    2.16 to 2.21. Gone: ``example=`` of `convert` and `sites` is refused in words.
+    2.16.1 to 2.21. Gone: ``example=`` of `convert` and `sites` is refused in words.
     """
     try:
         from tensorflow.python.framework import op_callbacks

@@ -1,4 +1,4 @@
-"""The masks that TensorFlow draws without QSD, which compares no random numbers of its."""
+"""The masks that TensorFlow draws without QSD. QSD compares no such random numbers."""
 
 from __future__ import annotations
 

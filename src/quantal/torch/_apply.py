@@ -25,7 +25,8 @@ from quantal.torch._tables import DeviceTables
 __all__ = ["apply_coefficients", "zeros"]
 
 _FEW = 2**16
-"""Up to so many units, to look up again costs more time than the memory that it spares is worth."""
+"""Up to this many units, the backward pass keeps the coefficients instead of looking them up again:
+that costs a little memory and saves time."""
 
 
 def apply_coefficients(
@@ -81,9 +82,9 @@ def _multiply_few(
     generator: torch.Generator | None,
     inplace: bool,
 ) -> Tensor:
-    """Do the same for few units on a CPU, where calls of functions cost more than what they do.
+    """Do the same for few units on a CPU, where calling functions costs more than their work.
 
-    So here in one piece is what elsewhere is done step by step; the draw is that of `TorchStream`.
+    So one function does here what several do elsewhere; it draws as `TorchStream` does.
     """
     count = math.prod(shape)
     words = torch.empty(-(-count // 4), dtype=torch.int64, device="cpu")
@@ -105,7 +106,7 @@ def _coefficients(
     code: Code,
     calls: Tensor | None,
 ) -> Tensor:
-    """Draw coefficients where somebody looks on."""
+    """Draw coefficients in code that is compiled, recorded or transformed."""
     distributed = not is_plain(x) and is_distributed(x)
     if generator is None and (distributed or code is Code.RECORDED):
         return coefficients_like(x, tables, mask_shape, p_shape)

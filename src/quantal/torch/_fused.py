@@ -48,7 +48,7 @@ def multiply(
         return multiply_by_seed(x, tables, mask_shape, draw_seed(x.device, generator), inplace)
     own, _, call = generator.split(3)
     drawn = _Draw(tables, tuple(mask_shape), (own.word0, own.word1, call.level()))
-    return _Multiply.apply(x, None, drawn, inplace)
+    return _FusedMultiply.apply(x, None, drawn, inplace)
 
 
 def draw_seed(device: torch.device, generator: torch.Generator | None = None) -> Tensor:
@@ -62,7 +62,7 @@ def multiply_by_seed(
     x: Tensor, tables: DeviceTables, mask_shape: Sequence[int], seed: Tensor, inplace: bool = False
 ) -> Tensor:
     """Multiply by the coefficients of a seed, which may be used again."""
-    return _Multiply.apply(x, seed, _Draw(tables, tuple(mask_shape), None), inplace)
+    return _FusedMultiply.apply(x, seed, _Draw(tables, tuple(mask_shape), None), inplace)
 
 
 class _Draw(NamedTuple):
@@ -105,7 +105,7 @@ class _Draw(NamedTuple):
         return self.write(empty(ones, order), ones, order, seed)
 
 
-class _Multiply(torch.autograd.Function):
+class _FusedMultiply(torch.autograd.Function):
     """The product with the coefficients of a draw, which is repeated to go backward."""
 
     @staticmethod
@@ -130,7 +130,7 @@ class _Multiply(torch.autograd.Function):
         if torch.is_grad_enabled() and serves(upstream):  # create_graph=True
             own = ctx.drawn.shape == upstream.shape
             given = in_order(upstream, ctx.order) if own else upstream
-            gradient = _Multiply.apply(given, seed, ctx.drawn, False)
+            gradient = _FusedMultiply.apply(given, seed, ctx.drawn, False)
         else:
             gradient = ctx.drawn.again(upstream, ctx.order, seed)
         return gradient, None, None, None

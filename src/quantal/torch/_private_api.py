@@ -92,8 +92,6 @@ _saving_hooks: Callable[[], Any] = functools.partial(
 
 # Without it, torch's own function: it asks more, and is documented, but not among the exports.
 _is_tracing: Callable[[], bool] = getattr(torch._C, "_is_tracing", vars(torch.jit)["is_tracing"])
-# Not in torch before 2.7: there, what is exported in training mode cannot go on to ONNX.
-_is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
 
 _PLAIN = (Tensor, nn.Parameter)
 
@@ -101,7 +99,7 @@ _PLAIN = (Tensor, nn.Parameter)
 def kind_of_code(x: Tensor) -> Code:
     """Return in which kind of code a tensor is worked on."""
     if torch.compiler.is_compiling():
-        return Code.RECORDED if _is_exporting() else Code.COMPILED
+        return Code.RECORDED if torch.compiler.is_exporting() else Code.COMPILED
     if _is_tracing():
         return Code.RECORDED
     if not is_plain(x) or _transforms_active() or _modes_on_the_stack() or _is_old_batch(x):

@@ -78,7 +78,7 @@ def revert(model: Model) -> Model:
     >>> bool(eqx.tree_equal(revert(convert(model, alpha=1.0)), model))
     True
     """
-    find_sites(model)  # complains of what is no model
+    find_sites(model)  # raises if this is no model
 
     def swap(node: Any) -> Any:
         return _like(node, eqx.nn.Dropout()) if isinstance(node, SwappedLayer) else node

@@ -1,8 +1,8 @@
 """``hk.dropout`` leads to QSD while a converted function runs.
 
 Haiku's dropout is a function, so that there is no layer to swap. Its implementation is replaced as
-long as some converted function runs, in whatever thread; who is not in such a function is sent on
-to Haiku's own.
+long as some converted function runs, in whatever thread. Code outside of such functions still gets
+Haiku's own.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Rerouting:
         self._calls: Counter[str] = Counter()
 
     def dropout(self, native: Any, rng: Any, rate: Any, x: Any, broadcast_dims: Any = ()) -> Any:
-        """Drop units, in one way or the other."""
+        """Drop units by QSD or, where no conversion takes this call, by Haiku's own dropout."""
         where = hk.current_name()
         site = Site(f"{where}/dropout_{self._calls[where]}", "dropout", rate)
         self._calls[where] += 1

@@ -157,7 +157,7 @@ def _swap(alpha: Alpha | None, include: Pattern, exclude: Pattern, strict: bool)
         for choices in (include, exclude)
     )
     swap = Swap(alpha, include, exclude, flag("strict", strict))
-    _ = swap.selection  # complain now
+    _ = swap.selection  # which raises if they are wrong
     return swap
 
 

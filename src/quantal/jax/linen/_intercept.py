@@ -93,7 +93,7 @@ _orders: ContextVar[_Orders | None] = ContextVar("_orders", default=None)
 
 @contextmanager
 def intercepting(swaps: tuple[Swap, ...] = (), depth: int = 0, **changes: Any) -> Iterator[None]:
-    """Swap, force or record, in addition to what is asked for around this block."""
+    """Swap, force or record in this block, on top of what the blocks around it do."""
     outer = _orders.get()
     before = outer or _Orders()
     added = tuple((swap, depth) for swap in swaps if (swap, depth) not in before.swaps)
@@ -144,7 +144,7 @@ def _intercept(
 
 
 def _bridged(module: Any, orders: _Orders) -> Callable[..., Any]:
-    """Return what makes the NNX module inside a Linen one, with QSD where it is asked for."""
+    """Return a function that makes the NNX module inside a Linen one, and puts QSD into it."""
     from quantal.jax.nnx._find_sites import find_sites
     from quantal.jax.nnx._swap import swap
 

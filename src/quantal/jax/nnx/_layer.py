@@ -86,7 +86,7 @@ class QSD(nnx.Dropout):
         if not isinstance(rng_collection, str):
             raise wrong_type("rng_collection", "the name of a random stream", rng_collection)
         deterministic = mode("deterministic", deterministic)
-        if isinstance(rate, Law) and hasattr(nnx, "data"):  # which older versions do without
+        if isinstance(rate, Law):
             rate = nnx.data(rate)
         super().__init__(
             cast("float", rate),
