@@ -17,6 +17,7 @@ What ``dilute`` draws from a key is fixed here too, and every adapter follows it
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +46,10 @@ _CHUNK = 2**15  # blocks enciphered at a time, so that the twenty rounds stay in
 
 
 def threefry2x32(
-    key: tuple[Any, Any], counter: tuple[Any, Any], rotate: Callable[[Any, int], Any]
+    key: tuple[Any, Any],
+    counter: tuple[Any, Any],
+    rotate: Callable[[Any, int], Any],
+    xor: Callable[[Any, Any], Any] = operator.ixor,
 ) -> tuple[Any, Any]:
     """Encipher pairs of 32-bit words: the Threefry-2x32 block function of twenty rounds.
 
@@ -55,19 +59,26 @@ def threefry2x32(
         Integer arrays of 32 bits of any framework, signed or not, whose ``+`` wraps around.
     rotate : callable
         ``rotate(x, n)`` turns the bits of x left by n places.
+    xor : callable, optional
+        ``xor(x, y)`` returns the bits in which x and y differ; it may write them into x.
     """
     try:
-        return _twenty_rounds(key, counter, rotate)
+        return _twenty_rounds(key, counter, rotate, xor)
     except Exception:  # looked into only now: to check first takes time in each draw
         _check_words("key", key)
         _check_words("counter", counter)
         if not callable(rotate):
             raise wrong_type("rotate", "a function of words and places", rotate) from None
+        if not callable(xor):
+            raise wrong_type("xor", "a function of two words", xor) from None
         raise
 
 
 def _twenty_rounds(
-    key: tuple[Any, Any], counter: tuple[Any, Any], rotate: Callable[[Any, int], Any]
+    key: tuple[Any, Any],
+    counter: tuple[Any, Any],
+    rotate: Callable[[Any, int], Any],
+    xor: Callable[[Any, Any], Any],
 ) -> tuple[Any, Any]:
     (key0, key1), (x0, x1) = key, counter
     schedule = (key0, key1, key0 ^ key1 ^ _PARITY)
@@ -76,8 +87,7 @@ def _twenty_rounds(
     for group in range(1, 6):
         for places in _ROTATIONS[(group - 1) % 2]:
             x0 += x1
-            x1 = rotate(x1, places)
-            x1 ^= x0
+            x1 = xor(rotate(x1, places), x0)
         x0 += schedule[group % 3]
         x1 += schedule[(group + 1) % 3] + group
     return x0, x1

@@ -41,7 +41,10 @@ FUNCTIONS = {
     "indices": (quantal.key(0).indices, {"shape": (2, 3)}),
     "threefry2x32": (
         threefry2x32,
-        {"key": (0, 1), "counter": (0, 2), "rotate": lambda x, places: x << places},
+        {
+            "key": (0, 1), "counter": (0, 2), "rotate": lambda x, places: x << places,
+            "xor": lambda x, y: x ^ y,
+        },
     ),
     "table": (table, {"dilution": LAW}),
     "shared_table": (shared_table, {"dilution": LAW}),
@@ -73,7 +76,8 @@ FUNCTIONS = {
     },
 }  # fmt: skip
 PLACES = [(function, name) for function, (_, right) in FUNCTIONS.items() for name in right]
-PLACES.remove(("threefry2x32", "rotate"))  # a function of the caller's, which may do what it likes
+for name in ("rotate", "xor"):  # functions of the caller's, which may do what they like
+    PLACES.remove(("threefry2x32", name))
 
 
 # Not integers of a middling size, of which some are the shapes of arrays that fill the memory.

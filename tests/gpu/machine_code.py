@@ -3,7 +3,14 @@
     python tests/gpu/machine_code.py           a table
     python tests/gpu/machine_code.py --json    the same for tests
 
-Triton brings NVIDIA's assembler and disassembler, and has AMD's built in.
+The operators are called as on a device, with tensors of a CPU that lie as those of a device would.
+Triton takes them for tensors of the target, so it compiles what it would compile there, from the
+same addresses, sizes and numbers. In place of the launch, the machine code is read. Triton brings
+NVIDIA's assembler and disassembler, and has AMD's built in.
+
+Instructions are counted along the ways that a thread can take through its kernel. There are two:
+one through tiles that are full, and one, with masks, through the last tile. What a mask leaves out
+counts as executed.
 """
 
 from __future__ import annotations
@@ -14,15 +21,20 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
+from unittest.mock import patch
 
+import torch
 import triton
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction
 
-from quantal.torch import _triton_kernels as kernels
-from quantal.torch._launch import LANES, options_of_target
+from quantal.torch import _launch
 
 TOOLS = Path(triton.__file__).parent / "backends/nvidia/bin"
 TARGETS = {
@@ -30,28 +42,47 @@ TARGETS = {
     "sm_90": GPUTarget("cuda", 90, 32),
     "gfx942": GPUTarget("hip", "gfx942", 64),
 }
-DTYPES = ("fp32", "bf16", "fp16", "fp64")
-# Which kernel, whether the number of units is a multiple of 16, what is fixed, units a lane.
-WIDE = "over 2³¹ units"
-KERNELS = {
-    "seed": (kernels.multiply_by_seed, True, {}, 8),
-    "seed, any count": (kernels.multiply_by_seed, False, {}, 8),
-    "key": (kernels.multiply_by_key, True, {"RAGGED": False}, 4),
-    "key, ragged rows": (kernels.multiply_by_key, False, {"RAGGED": True}, 4),
-    f"seed, {WIDE}": (kernels.multiply_by_seed, True, {"WIDE": True}, 8),
-    f"key, ragged rows, {WIDE}": (
-        kernels.multiply_by_key,
-        False,
-        {"RAGGED": True, "WIDE": True},
-        4,
-    ),
+DTYPES = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "fp64": torch.float64,
 }
-POINTERS = {"seed_pointer": "*i64", "values_pointer": "*fp32", "threshold_pointer": "*i32"}
+
+
+class Case(NamedTuple):
+    """A call: its stream, the shape, how many units too far the memory starts, and which dtypes."""
+
+    stream: str
+    shape: tuple[int, ...]
+    offset: int = 0
+    dtypes: tuple[str, ...] = tuple(DTYPES)
+
+
+# Numbers of units that are multiples of nothing: the code is the same for all.
+CASES = {
+    "seed": Case("seed", (2051,)),
+    "seed, odd address": Case("seed", (2051,), 1),
+    "seed, over 2 GB": Case("seed", (2**30 + 3,)),
+    "seed, over 2³¹ units": Case("seed", (2**31 + 3,), dtypes=("fp32", "bf16")),
+    "key": Case("key", (2051,)),
+    "key, odd address": Case("key", (2051,), 1),
+    "key, ragged rows": Case("key", (293, 7)),
+    "key, ragged rows, over 2³¹ units": Case("key", (2**29, 7), dtypes=("fp32",)),
+}
+UNITS = {"seed": 8, "key": 4}  # of a thread
+# Bytes of a store, told by the end of its name.
+BYTES = {".128": 16, "x4": 16, ".64": 8, "x2": 8, ".U16": 2, "short": 2, "dword": 4, "STG.E": 4}
 
 
 @dataclass
 class Code:
-    """What was counted in one kernel."""
+    """What was counted in one kernel.
+
+    Instructions are those a unit: on the way through full tiles, of them AMD's scalar ones, and on
+    the way through the last tile. ``asked`` counts what asks, in full tiles, whether units are
+    there.
+    """
 
     kernel: str
     dtype: str
@@ -61,48 +92,78 @@ class Code:
     shared: int
     instructions: float
     scalar: float
+    last: float
+    asked: int
     accesses: dict[str, int]
+    exchanges: list[str]
     roundings: dict[str, int]
     units: int
 
 
 def compiled(kernel: str, dtype: str, target: str) -> Code:
-    function, multiple, fixed, units = KERNELS[kernel]
-    fixed = {"WIDE": False, **fixed, "ALIGNED": multiple, "LANES": LANES}
-    gpu = TARGETS[target]
-    options = options_of_target(gpu)
-    fixed["BY_HAND"] = options.pop("BY_HAND")
-    names = function.arg_names
-    kinds = {"x_pointer": f"*{dtype}", "y_pointer": f"*{dtype}", **POINTERS}
-    signature = {n: "constexpr" if n in fixed else kinds.get(n, "i32") for n in names}
-    # As at a launch: what torch allocates is aligned to 16 bytes, and numbers are looked at.
-    aligned = {n for n in names if n.endswith("_pointer")} | (
-        {"count", "last"} if multiple else set()
+    case, gpu, made = CASES[kernel], TARGETS[target], []
+    device = SimpleNamespace(
+        get_current_device=lambda: target,  # Triton keeps what it compiles by this name
+        get_current_stream=lambda device: 0,
+        get_current_target=lambda: gpu,
     )
-    attributes = {(names.index(n),): [["tt.divisibility", 16]] for n in aligned if n in names}
-    constants = {(names.index(n),): value for n, value in fixed.items()}
-    source = ASTSource(function, signature, constexprs=constants, attrs=attributes)
-    made = triton.compile(source, gpu, options)
+    run = JITFunction.run
+
+    def compile_only(self, *args, grid, warmup, **options):
+        made.append(run(self, *args, grid=grid, warmup=True, **options))
+
+    options = _launch.options_of_target(gpu)
+    driver.set_active(device)
+    with (
+        patch.object(_launch, "_options_of_device", lambda device: options),
+        patch.object(JITFunction, "run", compile_only),
+        tempfile.NamedTemporaryFile() as file,
+    ):
+        x = memory(file, case, DTYPES[dtype])
+        values, threshold = torch.empty(2**17), torch.empty((), dtype=torch.int32)
+        if case.stream == "seed":
+            seed = torch.empty(2, dtype=torch.int64)
+            _launch.multiply_by_seed(x, x, values, threshold, seed)
+        else:
+            _launch.multiply_by_key(x, x, values, threshold, 1, 2, 3)
+    (code,) = made
     read = _nvidia if gpu.backend == "cuda" else _amd
-    registers, spilled, names, accesses, roundings = read(made.asm)
-    scalar = sum(name.startswith("s_") for name in names) / units
-    shared = made.metadata.shared
+    registers, spilled, lines, roundings, asks = read(code.asm)
+    units = UNITS[case.stream]
+    # A way on which less is written ends early, by a mask or by a branch that nothing takes.
+    ways = [way for way in _ways(lines) if _written(way) == units * x.itemsize]
+    ways = sorted(([_name(line) for line in way], way) for way in ways)
+    (full, full_lines), (last, _) = min(ways, key=_length), max(ways, key=_length)
+    names = [_name(line) for kind, line in lines if kind == "instruction"]
     return Code(
-        kernel,
-        dtype,
-        target,
-        registers,
-        spilled,
-        shared,
-        len(names) / units,
-        scalar,
-        accesses,
-        roundings,
-        units,
+        kernel=kernel,
+        dtype=dtype,
+        target=target,
+        registers=registers,
+        spilled=spilled,
+        shared=code.metadata.shared,
+        instructions=len(full) / units,
+        scalar=sum(name.startswith("s_") for name in full) / units,
+        last=len(last) / units,
+        asked=sum(bool(re.match(asks, line)) for line in full_lines),
+        accesses=dict(Counter(name for name in full if _is_access(name))),
+        exchanges=[n for n in names if n.startswith(("LDS", "STS", "BAR", "SHFL", "ds_"))],
+        roundings=roundings,
+        units=units,
     )
 
 
-def _nvidia(code: dict) -> tuple[int, int, list[str], dict[str, int], dict[str, int]]:
+def memory(file, case: Case, dtype: torch.dtype) -> torch.Tensor:
+    """Return a tensor in a file, which has holes: what is not touched takes no memory."""
+    count = torch.Size(case.shape).numel()
+    x = torch.from_file(file.name, shared=True, size=count + case.offset, dtype=dtype)
+    return x[case.offset :].view(case.shape)
+
+
+Lines = list[tuple[str, str]]  # "instruction" or "label", and its text
+
+
+def _nvidia(code: dict) -> tuple[int, int, Lines, dict[str, int], str]:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(code["cubin"])
         file.flush()
@@ -115,57 +176,106 @@ def _nvidia(code: dict) -> tuple[int, int, list[str], dict[str, int], dict[str, 
     (registers,), (stack,), (local,) = (
         re.findall(rf"{n}:(\d+)", usage) for n in ("REG", "STACK", "LOCAL")
     )
-    lines = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(.*?);", listing)
-    names = [re.sub(r"^@!?U?P\w+\s+", "", line).split()[0] for line in lines]
-    names = [name for name in names if name != "NOP"]
-    accesses = Counter(
-        n for n in names if n.startswith(("LDG", "STG", "LDS", "STS", "LDL", "STL", "BAR", "SHFL"))
-    )
+    found = re.findall(r"^(\.L_x_\d+|\$[\w$]+):|/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;", listing, re.M)
+    lines = [("label", a) if a else ("instruction", b) for a, b in found if b != "NOP"]
     roundings = Counter(re.findall(r"cvt\.r\w+\.(?:bf16|f16)\w*\.f32", code["ptx"]))
-    return int(registers), int(stack) + int(local), names, dict(accesses), dict(roundings)
+    return int(registers), int(stack) + int(local), lines, dict(roundings), r"@.*\b(LDG|STG)"
 
 
-def _amd(code: dict) -> tuple[int, int, list[str], dict[str, int], dict[str, int]]:
+def _amd(code: dict) -> tuple[int, int, Lines, dict[str, int], str]:
     text = code["amdgcn"]
     facts = {name: int(number) for name, number in re.findall(r"\.(\w+):\s+(\d+)", text)}
     spilled = sum(
         facts[n] for n in ("vgpr_spill_count", "sgpr_spill_count", "private_segment_fixed_size")
     )
-    names = re.findall(r"^\s+((?:v|s|global|buffer|ds|flat|scratch)_\w+)", text, re.M)
-    accesses = Counter(
-        n for n in names if n.startswith(("global", "buffer", "ds", "flat", "scratch"))
-    )
+    kinds = "v|s|global|buffer|ds|flat|scratch"
+    found = re.findall(rf"^(\.LBB\w+):|^\s+((?:{kinds})_\w.*?)\s*(?:;.*)?$", text, re.M)
+    lines = [("label", a) if a else ("instruction", b) for a, b in found]
     # To bfloat16: bit 16 says whether what is cut off leaves an odd number.
     roundings = Counter(re.findall(r"v_bfe_u32(?=.*, 16, 1$)", text, re.M))
-    return facts["vgpr_count"], spilled, names, dict(accesses), dict(roundings)
+    return facts["vgpr_count"], spilled, lines, dict(roundings), r"v_cmp|\w+saveexec"
+
+
+def _ways(lines: Lines) -> Iterator[list[str]]:
+    """Yield the instructions on every way through a kernel; there must be no loop."""
+    code: list[str] = []
+    labels: dict[str, int] = {}
+    for kind, text in lines:
+        if kind == "label":
+            labels[text] = len(code)
+        else:
+            code.append(text)
+    waiting: list[tuple[int | None, list[str], tuple[int, ...]]] = [(0, [], ())]
+    while waiting:
+        at, way, returns = waiting.pop()
+        while at is not None:
+            assert len(way) <= len(code), "a loop"
+            line = code[at]
+            way.append(line)
+            if _name(line).startswith("CALL"):
+                returns = (at + 1, *returns)
+            at, *others = _next(line, at, labels, returns)
+            if _name(line).startswith("RET"):
+                returns = returns[1:]
+            waiting += [(other, list(way), returns) for other in others]
+        yield way
+
+
+def _next(line: str, at: int, labels: dict[str, int], returns: tuple[int, ...]) -> list[int | None]:
+    """Return where a thread can go from an instruction: to others, or to its end."""
+    name, target = _name(line), re.search(r"\.L(?:_x_|BB)\w+|\$[\w$]+", line)
+    # Threads that are all masked may skip what is masked; here they never do, so all is counted.
+    if name == "s_cbranch_execz":
+        return [at + 1]
+    if name.startswith("RET"):
+        return [returns[0]]
+    if name in ("EXIT", "s_endpgm"):
+        ahead: int | None = None
+    elif name.startswith(("BRA", "CALL", "s_branch", "s_cbranch")):
+        assert target, line
+        ahead = labels[target[0]]
+    else:
+        assert not target, line
+        return [at + 1]
+    sometimes = line.startswith("@") or ("cbranch" in name and name != "s_cbranch_execnz")
+    return [at + 1, ahead] if sometimes else [ahead]
+
+
+def _name(line: str) -> str:
+    return re.sub(r"^@!?U?P\w+\s+", "", line).split()[0]
+
+
+def _length(way: tuple[list[str], list[str]]) -> int:
+    return len(way[0])
+
+
+def _is_access(name: str) -> bool:
+    return name.startswith(("LDG", "STG", "LDL", "STL", "global", "buffer", "flat", "scratch"))
+
+
+def _written(way: list[str]) -> int:
+    """Return how many bytes are written on a way."""
+    stores = [_name(line) for line in way if "STG" in line or "_store_" in line]
+    return sum(next(size for end, size in BYTES.items() if end in name) for name in stores)
 
 
 def main() -> None:
     codes = [
         compiled(kernel, dtype, target)
-        for kernel in KERNELS
-        for dtype in (DTYPES[:1] if WIDE in kernel else DTYPES)
+        for kernel, case in CASES.items()
+        for dtype in case.dtypes
         for target in TARGETS
     ]
     if "--json" in sys.argv:
         print(json.dumps([asdict(code) for code in codes]))
         return
-    heads = "stream", "dtype", "target", "registers", "spilled", "shared"
-    print("|", " | ".join(heads), "| instructions a unit | of them scalar | accesses |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| stream | dtype | target | registers | spilled | shared | instructions a unit", end="")
+    print(" | of them scalar | last tile | accesses |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for c in codes:
         accesses = ", ".join(f"{n} {name}" for name, n in sorted(c.accesses.items()))
-        cells = (
-            c.kernel,
-            c.dtype,
-            c.target,
-            c.registers,
-            c.spilled,
-            c.shared,
-            f"{c.instructions:.1f}",
-            f"{c.scalar:.1f}",
-            accesses,
-        )
+        counts = c.registers, c.spilled, c.shared, f"{c.instructions:.1f}", f"{c.scalar:.1f}"
+        cells = c.kernel, c.dtype, c.target, *counts, f"{c.last:.1f}", accesses
         print("|", " | ".join(map(str, cells)), "|")
 
 

@@ -27,30 +27,45 @@ def each(codes, **wanted):
 
 
 NVIDIA = ("sm_80", "sm_90")
-# What passes from thread to thread, or waits for others.
-EXCHANGED = ("LDS", "STS", "BAR", "SHFL", "ds_")
 
 
 def test_no_kernel_needs_more_than_32_registers_or_any_other_memory(codes):
     for code in codes:
         assert code["registers"] <= 32, code
         assert code["spilled"] == code["shared"] == 0, code
-        assert not [n for n in code["accesses"] if n.startswith(EXCHANGED)], code
+        assert not code["exchanges"], code
 
 
 def test_philox_takes_at_most_26_instructions_a_unit(codes):
-    """Where the number of units is a multiple of 16; docs/gpu.md has the others."""
-    for code in each(codes, kernel=["seed", "seed, over 2³¹ units"]):
-        assert code["instructions"] <= 26, code
+    """For any number of units: only the last tile takes more."""
+    # gfx942 neither rounds to bfloat16 nor, at odd addresses, reads or writes two at once.
+    exception = ("seed, odd address", "bf16", "gfx942")
+    for code in codes:
+        if code["kernel"].startswith("seed"):
+            name = code["kernel"], code["dtype"], code["target"]
+            assert code["instructions"] <= (29 if name == exception else 26), code
+            assert code["last"] <= (38 if code["target"] == "gfx942" else 31), code
+
+
+def test_in_full_tiles_no_unit_is_asked_whether_it_is_there(codes):
+    for code in codes:
+        if "ragged" in code["kernel"]:
+            assert code["asked"], code  # so the question is known where it stands
+        else:
+            # Of numbers of 64 bits, only gfx942's vector unit can ask whether a tile is full.
+            wide = code["target"] == "gfx942" and "2³¹" in code["kernel"]
+            assert code["asked"] == wide, code
+            assert code["last"] > code["instructions"], code
 
 
 def test_float32_is_read_and_written_in_128_bits(codes):
-    for code in each(codes, kernel=["seed", "key"], dtype=["fp32"]):
+    whole = ["seed", "key", "seed, over 2 GB", "seed, over 2³¹ units"]
+    for code in each(codes, kernel=whole, dtype=["fp32"]):
         wide, rest = 0, 0
         for name, count in code["accesses"].items():
             if "128" in name or "dwordx4" in name:
                 wide += count
-            elif name.startswith(("STG", "global_store")):
+            elif name.startswith("STG") or "_store_" in name:
                 rest += count
         assert wide == 2 * code["units"] // 4, code
         assert not rest, code
@@ -61,5 +76,7 @@ def test_bfloat16_is_rounded_to_nearest(codes):
         assert code["roundings"], code
         assert all(name.startswith("cvt.rn.") for name in code["roundings"]), code
     for code in each(codes, dtype=["bf16"], target=["gfx942"]):
-        # No instruction does it there: what is added depends on whether a number is odd.
-        assert code["roundings"] == {"v_bfe_u32": code["units"]}, code
+        # No instruction does it there: what is added depends on whether a number is odd. It stands
+        # there once for each way.
+        ways = 1 if "ragged" in code["kernel"] else 2
+        assert code["roundings"] == {"v_bfe_u32": ways * code["units"]}, code

@@ -23,7 +23,7 @@ DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 TILE = 8 * _launch.LANES
 # None, one, a few, rows of odd length, less and more than a tile, whole tiles, more than a block.
 SHAPES = [(), (0,), (3, 0, 4), (1,), (5, 7), (2, 3, 9), (16,), (2, 516), (TILE,), (2 * TILE + 3,)]
-SHAPES += [(3, 1025)]
+SHAPES += [(3, 1025), (TILE - 1,), (TILE + 1,), (TILE // 2 + 16,)]
 LAWS = [
     Dilution(0.2, 0.2),
     Dilution(0.5, math.inf),
@@ -97,6 +97,25 @@ def test_a_key_gives_the_coefficients_of_numpy(shape, dtype):
     assert same(run_key(x, law, key), exact(x, c))
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("offsets", [(1, 0), (0, 1), (3, 2)], ids=str)
+def test_addresses_that_are_odd(dtype, offsets):
+    """Where units are read and written one by one, in tiles that are full and in the last one."""
+    law, key, count = LAWS[0], quantal.key(7), TILE + 5
+    made, own, call = tables(law, False, CPU), key.split(3)[0], key.split(3)[2]
+    given = torch.randn(count + offsets[0], dtype=torch.float64).to(dtype)
+    x, around = given[offsets[0] :], torch.full((count + offsets[1] + 1,), 7.0).to(dtype)
+    y = around[offsets[1] : -1]
+    seed = torch.tensor([5, 6])
+    _launch.multiply_by_seed(x, y, made.values, made.thresholds, seed)
+    assert same(y, exact(x, from_seed(law, (count,), 5, 6)))
+    words = own.word0, own.word1, call.level()
+    _launch.multiply_by_key(x, y, made.values, made.thresholds, *words)
+    assert same(y, exact(x, quantal.numpy.coefficients(law, (count,), None, key)))
+    assert (around[: offsets[1]] == 7).all()
+    assert around[-1] == 7
+
+
 @pytest.mark.parametrize("law", LAWS, ids=str)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_laws_and_seeds(law, seed):
@@ -157,9 +176,10 @@ def far(request, monkeypatch):
     return programs, (lane & np.uint64(2**32 - 1), lane >> np.uint64(32)), run
 
 
-def test_a_seed_beyond_2_31_units(far):
+@pytest.mark.parametrize("missing", [5, 0], ids=["last tile", "full tile"])
+def test_a_seed_beyond_2_31_units(far, missing):
     programs, (low, high), run = far
-    x, first = torch.randn(TILE - 5), programs * TILE
+    x, first = torch.randn(TILE - missing), programs * TILE
     seed = torch.tensor([5, LEVELS - 1])
     y = run(_triton_kernels.multiply_by_seed, x, first, seed, first + len(x))
     words = np.stack(philox4x32(5, (low, high, low * 0, low * 0)), -1).astype("<u4")

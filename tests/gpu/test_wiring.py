@@ -1,13 +1,16 @@
 """The fused path in torch, by Triton's interpreter: gradients, layouts, checkpoints, modes."""
 
 import copy
+import importlib
 import io
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import pytest
 import torch
 from torch.autograd import forward_ad
 from torch.func import functional_call, grad, jvp, vmap
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -253,6 +256,128 @@ def test_shared_coefficients(source, dims, inplace):
     (gradient,) = torch.autograd.grad(y, x, upstream, create_graph=True)
     assert torch.equal(gradient, upstream * c)
     assert torch.equal(torch.autograd.grad(gradient.sum(), upstream)[0], c)
+
+
+@SOURCES
+def test_autocast_casts_nothing(source):
+    """As for dropout: the output has the dtype of the input, and the draw is the same."""
+    call, x = seeded(source), torch.randn(5, 7)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = call(x)
+        linear = torch.nn.functional.linear(x, torch.randn(3, 7))
+        assert call(linear).dtype == linear.dtype == torch.bfloat16
+    assert torch.equal(y, call(x))
+
+
+@SOURCES
+def test_deterministic_algorithms(source):
+    call, x = seeded(source), torch.randn(33, 50, requires_grad=True)
+    expected = call(x)
+    torch.use_deterministic_algorithms(True)  # which also fills new memory with NaN
+    try:
+        y = call(x)
+        y.sum().backward()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert torch.equal(y, expected)
+    assert torch.equal(x.grad, coefficients(call, x))
+
+
+@SOURCES
+def test_inference_mode(source):
+    call, x = seeded(source), torch.randn(5, 7)
+    with torch.inference_mode():
+        assert torch.equal(call(x), call(x.clone()))
+        y = call(x)
+        assert torch.equal(call(x.clone(), inplace=True), y)
+    assert torch.equal(call(x), y)
+
+
+def test_what_is_saved_may_be_kept_elsewhere():
+    call, x = seeded("global"), torch.randn(33, 50, requires_grad=True)
+    with torch.autograd.graph.save_on_cpu():
+        y = call(x)
+    y.sum().backward()
+    assert torch.equal(x.grad, coefficients(call, x))
+
+
+def test_compiled_code_takes_its_own_way():
+    """There Inductor fuses by itself; the same layer goes by the kernels outside of it."""
+    graphs = []
+
+    def collect(graph, inputs):
+        graphs.append(graph.print_readable(print_output=False))
+        return graph
+
+    layer, x = QSD(0.3, 0.2), torch.randn(5, 7)
+    torch.compile(layer, backend=collect, fullgraph=True)(x)
+    assert graphs
+    assert not any("multiply_by_" in graph for graph in graphs)
+    with Operators() as seen:
+        layer(x)
+    assert "multiply_by_seed" in seen.names
+
+
+class Operators(TorchDispatchMode):
+    """Collects the names of operators."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.names.append(function.overloadpacket.__name__)
+        return function(*args, **(kwargs or {}))
+
+
+def test_a_kernel_is_launched_on_the_device_of_its_tensor(monkeypatch):
+    """Which need not be the current one. No device is there: what is asked of torch is written."""
+    entered = []
+    monkeypatch.setattr(
+        torch.cuda, "device", lambda device: entered.append(device) or nullcontext()
+    )
+    with _launch._on(torch.device("cuda", 1)):
+        assert entered == [torch.device("cuda", 1)]
+    assert _launch._on(torch.device("cpu")).enter_result is None
+    kernels = importlib.import_module("quantal.torch._triton_kernels")
+    inside = []
+
+    @contextmanager
+    def on(device):
+        inside.append(device)
+        yield
+        inside.clear()
+
+    class Launched:
+        def __init__(self, kernel):
+            self.kernel = kernel
+
+        def __getitem__(self, grid):
+            assert inside == [torch.device("cpu")]
+            return self.kernel[grid]
+
+    monkeypatch.setattr(_launch, "_on", on)
+    for name in ("multiply_by_seed", "multiply_by_key"):
+        monkeypatch.setattr(kernels, name, Launched(getattr(kernels, name)))
+    for source in ("global", "key"):
+        seeded(source)(torch.ones(5))
+    assert not inside
+
+
+@pytest.mark.parametrize(
+    ("count", "wide"), [(2**31 - 2**12, False), (2**31 - 2**12 + 1, True), (2**32 + 5, True)]
+)
+def test_many_units_are_numbered_with_64_bits(count, wide):
+    x = torch.empty(1, dtype=torch.float16).expand(count)  # in no memory
+    assert _launch._options(x, x)["WIDE"] == wide
+    assert _launch._options(x, x)["ALIGNED"]
+
+
+def test_addresses_that_are_odd_are_known():
+    x = torch.empty(64, dtype=torch.float16)
+    for start, aligned in ((0, True), (1, False), (4, False), (8, True)):
+        assert _launch._options(x[start:], x)["ALIGNED"] == aligned
+        assert _launch._options(x, x[start:])["ALIGNED"] == aligned
 
 
 def test_copies_and_pickles_draw_on():

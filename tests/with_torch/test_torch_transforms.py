@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch.func import functional_call, grad, jvp, vmap
+from torch.func import functional_call, functionalize, grad, jvp, vmap
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
@@ -58,6 +58,25 @@ def test_forward_mode():
     y, moved = jvp(call, (x,), (tangent,))
     assert torch.equal(y, call(x))
     assert torch.equal(moved, call(tangent))
+
+
+@P_DIMS
+@pytest.mark.parametrize("inplace", [False, True])
+@pytest.mark.parametrize("source", [None, "generator", quantal.key(4)], ids=str)
+def test_functionalize(p_dims, inplace, source):
+    """It takes away all that is done in place, also inside of a draw."""
+
+    def call(x):
+        torch.manual_seed(0)
+        generator = torch.Generator().manual_seed(1) if source == "generator" else source
+        return dilute(
+            x * 1, 0.3, 0.2, generator=generator, p_broadcast_dims=p_dims, inplace=inplace
+        )
+
+    x = torch.randn(8, 13)
+    c = call(torch.ones_like(x))
+    assert torch.equal(functionalize(call)(x), x * c)
+    assert torch.equal(grad(lambda x: functionalize(call)(x).sum())(x), c)
 
 
 def block(layer):

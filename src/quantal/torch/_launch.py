@@ -71,7 +71,7 @@ def multiply_by_key(
 
 
 def _options(x: Tensor, y: Tensor) -> dict[str, int]:
-    aligned = not (x.numel() | x.data_ptr() | y.data_ptr()) % 16
+    aligned = not (x.data_ptr() | y.data_ptr()) % 16
     wide = x.numel() > _SMALL
     return {"ALIGNED": aligned, "WIDE": wide, "LANES": LANES, **_options_of_device(x.device)}
 

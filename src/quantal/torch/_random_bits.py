@@ -120,7 +120,9 @@ class KeyOnDevice:
         signed = ((word ^ 2**31) - 2**31 for word in (key.word0, key.word1))
         word0, word1 = (torch.full((1,), w, dtype=torch.int32, device=self.device) for w in signed)
         counter = torch.arange(count, device=self.device)
-        return threefry2x32((word0, word1), ((counter >> 32).int(), counter.int()), _rotate)
+        counters = (counter >> 32).int(), counter.int()
+        # By its name: torch.func.functionalize does not know the operator ^=.
+        return threefry2x32((word0, word1), counters, _rotate, torch.Tensor.bitwise_xor_)
 
 
 class KeyOnCPU(KeyOnDevice):

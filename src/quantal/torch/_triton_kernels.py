@@ -1,7 +1,8 @@
 """Draw, look-up and product in one kernel, for CUDA and ROCm; `quantal.torch._launch` launches it.
 
 A tensor goes through in tiles of 8·LANES units. Every access is four neighbours wide, and a thread
-draws all that it needs, so threads exchange nothing.
+draws all that it needs, so threads exchange nothing. Of a tile that is full no unit is asked
+whether it is there: that takes a fifth of the instructions, and only the last tile needs it.
 
 The stream of a seed (`multiply_by_seed`): lane i of tile t enciphers the counter LANES·t + i by
 Philox-4x32-10 with the seed as its key. Words 0 and 1 are the cells of units 4i to 4i + 3 of the
@@ -20,13 +21,13 @@ import triton.language as tl
 __all__ = ["multiply_by_key", "multiply_by_seed"]
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def multiply_by_seed(
-    x_pointer,
-    y_pointer,
-    values_pointer,
-    threshold_pointer,
-    seed_pointer,
+    x_ptr,
+    y_ptr,
+    values_ptr,
+    threshold_ptr,
+    seed_ptr,
     count,
     ALIGNED: tl.constexpr,
     WIDE: tl.constexpr,
@@ -35,30 +36,42 @@ def multiply_by_seed(
 ):
     """Multiply x by the coefficients of a seed: two int64, the key and the level of the call.
 
-    ALIGNED says that the count and the addresses are multiples of 16, WIDE that the number of a
-    unit may have over 31 bits, BY_HAND how `_rounded` rounds.
+    ALIGNED says that the addresses of x and y are multiples of 16, WIDE that the number of a unit
+    may have over 31 bits, BY_HAND how `_rounded` rounds.
     """
     tile = _program(WIDE)
-    level = tl.load(seed_pointer + 1).to(tl.int32) & 0x3FFFFFFF
-    row = _row(values_pointer, threshold_pointer, level)
+    level = tl.load(seed_ptr + 1).to(tl.int32) & 0x3FFFFFFF
+    start = _start(threshold_ptr, level)
     lane = tl.arange(0, LANES)
     counter = tile * LANES + lane
     low = counter.to(tl.uint32)
     zero = low * 0
     high = (counter >> 32).to(tl.uint32) if WIDE else zero
-    word0, word1, word2, word3 = tl.philox(tl.load(seed_pointer), low, high, zero, zero)
+    word0, word1, word2, word3 = tl.philox(tl.load(seed_ptr), low, high, zero, zero)
     first = tile * (8 * LANES) + 4 * lane
-    _multiply_four(x_pointer, y_pointer, row, word0, word1, first, count, ALIGNED, BY_HAND)
-    first += 4 * LANES
-    _multiply_four(x_pointer, y_pointer, row, word2, word3, first, count, ALIGNED, BY_HAND)
+    second = first + 4 * LANES
+    if (tile + 1) * (8 * LANES) <= count:
+        _multiply_four(
+            x_ptr, y_ptr, values_ptr, start, word0, word1, first, count, ALIGNED, True, BY_HAND
+        )
+        _multiply_four(
+            x_ptr, y_ptr, values_ptr, start, word2, word3, second, count, ALIGNED, True, BY_HAND
+        )
+    else:
+        _multiply_four(
+            x_ptr, y_ptr, values_ptr, start, word0, word1, first, count, ALIGNED, False, BY_HAND
+        )
+        _multiply_four(
+            x_ptr, y_ptr, values_ptr, start, word2, word3, second, count, ALIGNED, False, BY_HAND
+        )
 
 
-@triton.jit(do_not_specialize=["word0", "word1", "level"])
+@triton.jit(do_not_specialize=["word0", "word1", "level", "count", "last"])
 def multiply_by_key(
-    x_pointer,
-    y_pointer,
-    values_pointer,
-    threshold_pointer,
+    x_ptr,
+    y_ptr,
+    values_ptr,
+    threshold_ptr,
     word0,
     word1,
     level,
@@ -75,8 +88,9 @@ def multiply_by_key(
     Each row of ``last`` units starts with a new block of four. RAGGED says that ``last`` is no
     multiple of four and that there are more rows than one; the rest is as with a seed.
     """
-    row = _row(values_pointer, threshold_pointer, level)
-    block = _program(WIDE) * LANES + tl.arange(0, LANES)
+    start = _start(threshold_ptr, level)
+    program = _program(WIDE)
+    block = program * LANES + tl.arange(0, LANES)
     low = block.to(tl.uint32)
     high = (block >> 32).to(tl.uint32) if WIDE else low * 0
     word0, word1 = _threefry2x32(word0.to(tl.uint32), word1.to(tl.uint32), high, low)
@@ -85,13 +99,19 @@ def multiply_by_key(
         line = block // per_row
         column = 4 * (block - line * per_row)
         first = line * last + column
-        # Four accesses one unit wide, since rows start anywhere.
-        for half in tl.static_range(4):
-            cell = _halves(word0 if half < 2 else word1)[half % 2]
-            inside = (first < count) & (column + half < last)
-            _multiply(x_pointer, y_pointer, row, cell, first + half, inside, False, BY_HAND)
+        # Of each block that there is, as many units as its row still has.
+        end = tl.minimum(first + last - column, count)
+        _multiply_four(
+            x_ptr, y_ptr, values_ptr, start, word0, word1, first, end, False, False, BY_HAND
+        )
+    elif (program + 1) * (4 * LANES) <= count:
+        _multiply_four(
+            x_ptr, y_ptr, values_ptr, start, word0, word1, 4 * block, count, ALIGNED, True, BY_HAND
+        )
     else:
-        _multiply_four(x_pointer, y_pointer, row, word0, word1, 4 * block, count, ALIGNED, BY_HAND)
+        _multiply_four(
+            x_ptr, y_ptr, values_ptr, start, word0, word1, 4 * block, count, ALIGNED, False, BY_HAND
+        )
 
 
 @triton.jit
@@ -101,68 +121,74 @@ def _program(WIDE: tl.constexpr):
 
 
 @triton.jit
-def _row(values_pointer, threshold_pointer, level):
-    """Return where the row of a call starts: the second if its level is below the threshold."""
-    return values_pointer + tl.where(level < tl.load(threshold_pointer), 65536, 0)
-
-
-@triton.jit
-def _halves(word):
-    """Return the cells that the low and the high half of a word stand for."""
-    # Tables on devices start at cell -32768, the first of the signed numbers of 16 bits.
-    word ^= 0x80008000
-    return word & 0xFFFF, word >> 16
+def _start(threshold_ptr, level):
+    """Return what turns a cell into its place in the table: a call chooses one of two rows."""
+    # Rows on devices start at cell -32768, the first of the signed numbers of 16 bits. The second
+    # is chosen if the level is below the threshold.
+    return tl.where(level < tl.load(threshold_ptr), 65536 + 32768, 32768)
 
 
 @triton.jit
 def _multiply_four(
-    x_pointer,
-    y_pointer,
-    row,
+    x_ptr,
+    y_ptr,
+    values_ptr,
+    start,
     word0,
     word1,
     first,
-    count,
+    end,
     ALIGNED: tl.constexpr,
+    WHOLE: tl.constexpr,
     BY_HAND: tl.constexpr,
 ):
-    """Multiply four neighbours a lane."""
-    low0, high0 = _halves(word0)
-    low1, high1 = _halves(word1)
-    if x_pointer.dtype.element_ty == tl.float64:  # of which 128 bits, one access, hold two
+    """Multiply four neighbours a lane: all of them if WHOLE, else those before the end."""
+    place0 = (word0 & 0xFFFF).to(tl.int32) ^ start
+    place1 = (word0 >> 16).to(tl.int32) ^ start
+    place2 = (word1 & 0xFFFF).to(tl.int32) ^ start
+    place3 = (word1 >> 16).to(tl.int32) ^ start
+    if not ALIGNED:
+        # Four accesses one unit wide: of a wide one, Triton would make such by an exchange between
+        # threads, through shared memory. All are read before one is written, since x may be y.
+        unit1, unit2, unit3 = first + 1, first + 2, first + 3
+        inside0 = None if WHOLE else first < end
+        inside1 = None if WHOLE else unit1 < end
+        inside2 = None if WHOLE else unit2 < end
+        inside3 = None if WHOLE else unit3 < end
+        y0 = _product(x_ptr, values_ptr, place0, first, inside0, ".ca", BY_HAND)
+        y1 = _product(x_ptr, values_ptr, place1, unit1, inside1, ".ca", BY_HAND)
+        y2 = _product(x_ptr, values_ptr, place2, unit2, inside2, ".ca", BY_HAND)
+        y3 = _product(x_ptr, values_ptr, place3, unit3, inside3, ".ca", BY_HAND)
+        tl.store(y_ptr + first, y0, mask=inside0)
+        tl.store(y_ptr + unit1, y1, mask=inside1)
+        tl.store(y_ptr + unit2, y2, mask=inside2)
+        tl.store(y_ptr + unit3, y3, mask=inside3)
+    elif x_ptr.dtype.element_ty == tl.float64:  # of which 128 bits, one access, hold two
         unit = first[:, None] + tl.arange(0, 2)[None, :]
-        inside = _inside(unit, first, count, ALIGNED)
-        cell = tl.join(low0, high0)
-        _multiply(x_pointer, y_pointer, row, cell, unit, inside, ALIGNED, BY_HAND)
+        place = tl.join(place0, place1)
+        inside = None if WHOLE else unit < end
+        y = _product(x_ptr, values_ptr, place, unit, inside, ".cg", BY_HAND)
+        tl.store(y_ptr + unit, y, mask=inside)
         unit += 2
-        inside = _inside(unit, first, count, ALIGNED)
-        cell = tl.join(low1, high1)
-        _multiply(x_pointer, y_pointer, row, cell, unit, inside, ALIGNED, BY_HAND)
+        place = tl.join(place2, place3)
+        inside = None if WHOLE else unit < end
+        y = _product(x_ptr, values_ptr, place, unit, inside, ".cg", BY_HAND)
+        tl.store(y_ptr + unit, y, mask=inside)
     else:
         unit = first[:, None] + tl.arange(0, 4)[None, :]
-        inside = _inside(unit, first, count, ALIGNED)
-        cell = tl.join(tl.join(low0, low1), tl.join(high0, high1)).reshape(unit.shape)
-        _multiply(x_pointer, y_pointer, row, cell, unit, inside, ALIGNED, BY_HAND)
+        place = tl.join(tl.join(place0, place2), tl.join(place1, place3)).reshape(unit.shape)
+        inside = None if WHOLE else unit < end
+        y = _product(x_ptr, values_ptr, place, unit, inside, ".cg", BY_HAND)
+        tl.store(y_ptr + unit, y, mask=inside)
 
 
 @triton.jit
-def _inside(unit, first, count, ALIGNED: tl.constexpr):
-    """Return which units there are: of an aligned count, all four neighbours or none."""
-    return (first[:, None] < count).broadcast_to(unit.shape) if ALIGNED else unit < count
-
-
-@triton.jit
-def _multiply(
-    x_pointer, y_pointer, row, cell, unit, inside, ALIGNED: tl.constexpr, BY_HAND: tl.constexpr
-):
-    c = tl.load(row + cell.to(tl.int32), eviction_policy="evict_last")
-    # A wide access needs no line twice: it leaves the nearest cache to the table.
-    cache: tl.constexpr = ".cg" if ALIGNED else ".ca"
-    x = tl.load(x_pointer + unit, mask=inside, other=0, cache_modifier=cache)
+def _product(x_ptr, values_ptr, place, unit, inside, CACHE: tl.constexpr, BY_HAND: tl.constexpr):
+    c = tl.load(values_ptr + place, eviction_policy="evict_last")
     # Half precision is multiplied in float32: only the product is rounded.
+    x = tl.load(x_ptr + unit, mask=inside, cache_modifier=CACHE)
     exact: tl.constexpr = tl.float64 if x.dtype == tl.float64 else tl.float32
-    y = _rounded(x.to(exact) * c.to(exact), x.dtype, BY_HAND)
-    tl.store(y_pointer + unit, y, mask=inside)
+    return _rounded(x.to(exact) * c.to(exact), x.dtype, BY_HAND)
 
 
 @triton.jit
