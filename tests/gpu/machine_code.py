@@ -66,7 +66,7 @@ CASES = {
     "seed, over 2 GB": Case("seed", (2**30 + 3,)),
     "seed, over 2³¹ units": Case("seed", (2**31 + 3,), dtypes=("fp32", "bf16")),
     "key": Case("key", (2051,)),
-    "key, odd address": Case("key", (2051,), 1),
+    "key, odd address": Case("key", (2051,), 1, ("fp32", "bf16")),
     "key, ragged rows": Case("key", (293, 7)),
     "key, ragged rows, over 2³¹ units": Case("key", (2**29, 7), dtypes=("fp32",)),
 }
