@@ -6,14 +6,22 @@ their floor. Which operations of a framework these are is said by the framework'
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
+import re
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
-__all__ = ["MaskFinder", "NativeMask", "StackFrame", "in_package", "of_its_own"]
+__all__ = ["MaskFinder", "NativeMask", "StackFrame", "in_package"]
+__all__ += ["looks_random", "of_its_own"]
+
+
+_RANDOM_NAME = re.compile(r"(^|_)(rng|rand|random|uniform|bernoulli|binomial)")
 
 
 class StackFrame(NamedTuple):
@@ -97,6 +105,40 @@ def _stack() -> tuple[StackFrame, ...]:
         found.append(StackFrame(code.co_filename, frame.f_lineno, code.co_qualname))
         frame = frame.f_back  # type: ignore[assignment]
     return tuple(found)
+
+
+def looks_random(function: Any) -> bool:
+    """Return whether Python code, which cannot be watched, mentions what draws random numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> looks_random(lambda x: x * (np.random.rand(3) < 0.5)), looks_random(np.sinh)
+    (True, False)
+    """
+    waiting, seen = [function], set[int]()
+    while waiting:
+        each = waiting.pop()
+        each = inspect.unwrap(each.func if isinstance(each, functools.partial) else each)
+        if _RANDOM_NAME.search(getattr(each, "__name__", "")):
+            return True
+        if not isinstance(each, FunctionType | MethodType):
+            each = getattr(type(each), "__call__", None)  # noqa: B004 - not whether there is one
+        code = getattr(each, "__code__", None)
+        if not isinstance(code, CodeType) or id(code) in seen:
+            continue
+        seen.add(id(code))
+        names = _names_in(code)
+        if any(map(_RANDOM_NAME.search, names)):
+            return True
+        known = {**each.__globals__, **inspect.getclosurevars(each).nonlocals}  # type: ignore[union-attr]
+        waiting += [known[name] for name in names if isinstance(known.get(name), FunctionType)]
+    return False
+
+
+def _names_in(code: CodeType) -> set[str]:
+    inner = (_names_in(const) for const in code.co_consts if isinstance(const, CodeType))
+    return {*code.co_names, *code.co_freevars}.union(*inner)
 
 
 def in_package(frame: StackFrame, *packages: str) -> bool:

@@ -15,7 +15,7 @@ from jax import numpy as jnp
 import quantal
 import quantal.jax.haiku
 import quantal.jax.nnx
-from quantal.jax import _native_draws, _private_api
+from quantal.jax import _private_api, _random_numbers
 
 PRIVATE = re.compile(
     r"jax\._src|jax\.extend|flax\.nnx\.nn|haiku\._src|_call_wrapped_method|source_info"
@@ -47,7 +47,7 @@ def test_without_attention_weights_attention_is_named(monkeypatch):
 
 def test_without_source_lines_native_draws_are_still_counted(monkeypatch):
     assert _private_api.frames_of(object()) == []
-    monkeypatch.setattr(_native_draws, "frames_of", lambda equation: [])
+    monkeypatch.setattr(_random_numbers, "frames_of", lambda equation: [])
     model = nnx.Sequential(lambda x: x * jax.random.bernoulli(jax.random.key(0), 0.5, x.shape))
     found = quantal.jax.nnx.sites(model, example=jnp.ones(3))
     assert [(site.name, site.kind) for site in found] == [("(unknown)", "bernoulli")]

@@ -85,9 +85,70 @@ MASKS = {
     "by truncation": lambda key, x: x * (jax.random.uniform(key, x.shape) + 0.9).astype(int),
     "of normal numbers": lambda key, x: x * (jax.random.normal(key, x.shape) > -1),
     "of integers": lambda key, x: x * jax.random.randint(key, x.shape, 0, 2),
+    "of some integers": lambda key, x: x * (jax.random.randint(key, x.shape, 0, 10) < 9),
+    "of an integer": lambda key, x: jnp.where(jax.random.randint(key, x.shape, 0, 9) == 0, 0, x),
+    "of the last bit": lambda key, x: x * (jax.random.bits(key, x.shape) % 2),
+    "of the first bit": lambda key, x: x * (jax.random.bits(key, x.shape) >> 31),
+    "of other bits": lambda key, x: x * (jax.random.bits(key, x.shape) % 10 < 9),
+    "of a legacy key": lambda key, x: (
+        x * (jax.random.normal(jax.random.key_data(key), x.shape) > -1)
+    ),
+    "a choice of two": lambda key, x: x * jax.random.choice(key, 2, x.shape),
+    "an unequal choice": lambda key, x: (
+        x * jax.random.choice(key, jnp.array([0.0, 1.0]), x.shape, p=jnp.array([0.1, 0.9]))
+    ),
+    "a choice of truths": lambda key, x: (
+        x * jax.random.choice(key, jnp.array([True, False, False]), x.shape)
+    ),
+    "a category of two": lambda key, x: (
+        x * jax.random.categorical(key, jnp.log(jnp.array([0.1, 0.9])), shape=x.shape)
+    ),
+    "a permutation": lambda key, x: x * (jax.random.permutation(key, 8) < 6),
+    "shuffled": lambda key, x: x * jax.random.permutation(key, jnp.arange(8) < 6),
+    "shuffled numbers": lambda key, x: (
+        x * jax.random.permutation(key, jnp.array([0.0] * 2 + [1] * 6))
+    ),
+    "an order": lambda key, x: x * (jnp.argsort(jax.random.uniform(key, x.shape)) < 6),
+    "written": lambda key, x: x.at[:, :, jax.random.permutation(key, 8)[:2]].set(0),
+    "written elsewhere": lambda key, x: (
+        x * jnp.ones(8).at[jax.random.choice(key, 8, (2,), replace=False)].set(0)
+    ),
+    "added": lambda key, x: x + jnp.where(bernoulli(key, 0.9, x.shape), 0, -1e9),
+    "binomial": lambda key, x: x * jax.random.binomial(key, 1, 0.9, x.shape),
+    "of a branch": lambda key, x: jax.lax.cond(bernoulli(key, 0.9), jnp.sin, jnp.zeros_like, x),
+    "kept in a loop": lambda key, x: jax.lax.fori_loop(
+        0, 3, lambda i, x: x * bernoulli(jax.random.fold_in(key, i), 0.9, x.shape), x
+    ),
+    "selected": lambda key, x: jax.lax.select(
+        jax.random.uniform(key, x.shape) < 0.9, x, jnp.zeros_like(x)
+    ),
 }
 NO_MASKS = {
     "noise": lambda key, x: jax.nn.relu(x + jax.random.normal(key, x.shape)),
+    "activated noise": lambda key, x: (
+        x * jax.nn.selu(jax.nn.leaky_relu(jax.random.normal(key, x.shape)))
+    ),
+    "a triangle": lambda key, x: x + jax.random.triangular(key, 0.0, 0.5, 1.0, x.shape),
+    "counts": lambda key, x: x + jax.random.binomial(key, 10.0, 0.5, x.shape),
+    "a Gumbel-softmax": lambda key, x: x * jax.nn.softmax(x + jax.random.gumbel(key, x.shape)),
+    "a variational sample": lambda key, x: (
+        (x + jnp.exp(x) * jax.random.normal(key, x.shape) > 0) * x
+    ),
+    "initial weights": lambda key, x: (
+        x @ jax.random.orthogonal(key, 8) @ jax.nn.initializers.he_normal()(key, (8, 8))
+    ),
+    "random labels": lambda key, x: x + jax.nn.one_hot(jax.random.randint(key, (2, 5), 0, 8), 8),
+    "a step of diffusion": lambda key, x: (
+        x * jnp.linspace(0, 1, 10)[jax.random.randint(key, (2, 1, 1), 0, 10)]
+    ),
+    "one of two": lambda key, x: x[:, jax.random.randint(key, (3,), 0, 2)],
+    "a masked autoencoder": lambda key, x: jnp.take_along_axis(
+        x, jnp.argsort(jax.random.uniform(key, (2, 5)))[:, :3, None], 1
+    ),
+    "a projection": lambda key, x: x @ jax.random.rademacher(key, (8, 8)).astype(x.dtype),
+    "not a number": lambda key, x: (lambda n: jnp.where(jnp.isnan(n), x, x + n))(
+        jax.random.normal(key, x.shape)
+    ),
     "truncated noise": lambda key, x: x + jax.random.truncated_normal(key, -1, 1, x.shape),
     "gamma": lambda key, x: x + jax.random.gamma(key, 0.5, x.shape),
     "an order": lambda key, x: jax.random.permutation(key, x),
@@ -103,6 +164,28 @@ NO_MASKS = {
         lambda x: quantal.jax.dilute(x, 0.5, 1.0, key=key, p_broadcast_dims=0).sum()
     )(x),
 }
+
+
+SHAPE = jax.ShapeDtypeStruct(X.shape, X.dtype)
+ON_THE_HOST = {
+    "pure_callback": lambda key, x: x * jax.pure_callback(lambda: numpy_mask(x), SHAPE),
+    "io_callback": lambda key, x: (
+        x * (jax.experimental.io_callback(np.random.default_rng(0).random, SHAPE, x.shape) < 0.5)
+    ),
+    "of data": lambda key, x: jax.pure_callback(lambda x: x * numpy_mask(x), SHAPE, x),
+}
+
+
+def numpy_mask(x):
+    return (np.random.default_rng().random(x.shape) < 0.9).astype(np.float32)
+
+
+@pytest.mark.parametrize("way", ON_THE_HOST)
+def test_what_comes_from_the_host(way):
+    """It is named, whatever it is; a function of data only if its code mentions random numbers."""
+    kind = "pure_callback" if way == "of data" else way
+    assert drawn(ON_THE_HOST[way]) == [kind]
+    assert drawn(lambda key, x: jax.pure_callback(lambda x: np.sinh(x), SHAPE, x)) == []
 
 
 @pytest.mark.parametrize("way", MASKS)

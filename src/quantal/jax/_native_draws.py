@@ -1,82 +1,50 @@
 """The masks that a program of JAX draws.
 
-Whatever the source looks like, a mask is made of random numbers by a comparison with something that
-is no data, or by rounding; the draws of QSD are calls of one function, known by its name.
+Whatever the source looks like, a mask is coarse: a comparison of random numbers, or their rounding,
+say. And it changes data: it multiplies them, selects among them, is added or written into them.
+Random numbers that stay fine are noise, and those that only choose among data are an index or an
+order. The draws of QSD are calls of one function, known by its name.
 """
 
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import jax
-import numpy as np
 from jax import numpy as jnp
 
-from quantal._watch import StackFrame, in_package
+from quantal._watch import StackFrame, looks_random
 from quantal.jax._functional import DILUTE
-from quantal.jax._private_api import frames_of
-from quantal.sites import Site
+from quantal.jax._private_api import callback_of
+from quantal.jax._random_numbers import (
+    COMPARISONS,
+    DATA,
+    HOST,
+    PLAIN,
+    WRITING,
+    Equation,
+    Kind,
+    MaskDraw,
+    Numbers,
+    captured,
+    is_random,
+    join,
+)
 
 __all__ = ["QSD", "MaskDraw", "each_line_once", "every_draw", "native_draws"]
 
-_SOURCES = ("random_bits", "rng_bit_generator", "rng_uniform", "threefry2x32")
-_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
-# What comes of random numbers by these is an order, a choice or a sum of them, but no mask.
-_ENDS = ("sort", "argmax", "argmin", "rem", "while", "scan", "dot_general", "top_k")
-_ROUNDING = ("floor", "ceil", "round", "sign")
-# Of random numbers that were scaled before, rounding makes a choice among many: an index.
-_SCALING = ("mul", "div", "integer_pow")
-_LIBRARIES = ("flax", "equinox", "haiku")
-
-# What libraries do to a rate before they draw.
-_ARITHMETIC: dict[str, Callable[..., float]] = {
-    "sub": operator.sub,
-    "convert_element_type": lambda number: number,
-    "stop_gradient": lambda number: number,
-    "copy": lambda number: number,
-}
-
-_DATA, _SCALED, _RANDOM, _PLAIN = "data", "scaled", "random", "plain"
 QSD = "QSD"
 """The kind of a draw that is QSD's."""
 
-
-class MaskDraw(NamedTuple):
-    """A mask that a program draws.
-
-    Attributes
-    ----------
-    kind : str
-        What drew it, such as ``"Dropout"``, ``"dot_product_attention_weights"`` or ``"bernoulli"``.
-    rate : float
-        With which rate, NaN where that cannot be told.
-    frames : tuple of StackFrame
-        Where, the innermost first.
-    """
-
-    kind: str
-    rate: float
-    frames: tuple[StackFrame, ...]
-
-    @property
-    def frame(self) -> StackFrame | None:
-        """The line of the user's code that it comes from; None if it cannot be told."""
-        outside = [frame for frame in self.frames if not in_package(frame, "jax", "quantal")]
-        own = [frame for frame in outside if not in_package(frame, *_LIBRARIES)]
-        return next(iter(own or outside), None)
-
-    @property
-    def site(self) -> Site:
-        """The place that it stands for, named by file and line."""
-        if self.frame is None:
-            return Site("(unknown)", self.kind, self.rate, unreached="it draws a mask of its own")
-        where = f"{Path(self.frame.file).name}:{self.frame.line}"
-        reason = f"it draws a mask of its own in {self.frame.function}, {where}"
-        return Site(where, self.kind, self.rate, unreached=reason)
+# Where coarse numbers meet data and change none: as an index, as a projection, side by side.
+_HARMLESS = {
+    *("gather", "dynamic_slice", "dot_general", "conv_general_dilated", "concatenate"),
+    *("scatter-add", "scatter_add"),
+    *COMPARISONS,
+}
+_ADDING = {"add", "sub", "add_any"}
 
 
 def native_draws(run: Callable[..., Any], *args: Any) -> list[MaskDraw]:
@@ -100,137 +68,132 @@ def each_line_once(draws: Iterable[MaskDraw]) -> list[MaskDraw]:
     return list({(draw.frame, draw.kind, str(draw.rate)): draw for draw in native}.values())
 
 
-def every_draw(run: Callable[..., Any], *args: Any) -> Iterator[MaskDraw]:
-    """Trace a function, and walk through the masks that it draws, those of QSD among them."""
+def every_draw(run: Callable[..., Any], *args: Any) -> list[MaskDraw]:
+    """Trace a function, and return the masks that it draws, those of QSD among them."""
     program = jax.make_jaxpr(run)(*args).jaxpr
-    kinds = [_DATA if getattr(var.aval, "ndim", 0) else _PLAIN for var in program.invars]
-    return _draws(program, kinds, [])
+    reader = _Reader()
+    reader.read(program, [_given(var) for var in program.invars])
+    return reader.draws
 
 
-def _draws(
-    program: Any, given: list[str], out: list[str], around: tuple[StackFrame, ...] = ()
-) -> Iterator[MaskDraw]:
-    """Walk through a program; ``out`` is filled with what its outputs are.
-
-    ``around`` is where the program is called. One that JAX has traced before keeps no frames of its
-    callers.
-    """
-    known = dict(zip(program.invars, given, strict=True))
-    numbers: dict[Any, float] = {}
-
-    def kind_of(var: Any) -> str:
-        return _PLAIN if hasattr(var, "val") else known.get(var, _PLAIN)
-
-    for equation in program.eqns:
-        name = equation.primitive.name
-        inputs = [kind_of(var) for var in equation.invars]
-        result = next((kind for kind in (_DATA, _SCALED, _RANDOM) if kind in inputs), _PLAIN)
-        outputs = [result] * len(equation.outvars)
-        called = equation.params.get("name") if isinstance(equation.params, dict) else None
-        if called == "_bernoulli":
-            outputs = [_PLAIN] * len(outputs)
-            if _DATA not in inputs:
-                yield _draw_of(equation, around, _value(equation.invars[1], numbers))
-        elif called == DILUTE:
-            yield MaskDraw(QSD, math.nan, ())
-        elif _is_sampler(equation, called):
-            if _draws_bits(equation, called, numbers):
-                yield _draw_of(equation, around)
-            elif result != _DATA and _is_float(equation.outvars[0]):
-                span = _span(equation, numbers) if called == "_uniform" else 1
-                outputs = [_RANDOM if span == 1 else _SCALED] * len(outputs)
-            else:
-                outputs = [_PLAIN] * len(outputs)
-        elif name in _SOURCES:
-            outputs = [_RANDOM] * len(outputs)
-        elif _makes_mask(equation, result):
-            outputs = [_PLAIN] * len(outputs)
-            yield _draw_of(equation, around)
-        elif name in _SCALING and result == _RANDOM:
-            outputs = [_SCALED] * len(outputs)
-        elif result == _SCALED and _rounds(equation):
-            outputs = [_PLAIN] * len(outputs)
-        elif name in _ARITHMETIC:
-            values = [_value(var, numbers) for var in equation.invars]
-            numbers[equation.outvars[0]] = _ARITHMETIC[name](*values)
-        else:
-            for inner in _programs_in(equation):
-                inner_out: list[str] = []
-                kinds, place = _aligned(inputs, len(inner.invars)), _frames(equation, around)
-                yield from _draws(inner, kinds, inner_out, place)
-                if len(inner_out) == len(outputs):
-                    outputs = inner_out
-            if name in _ENDS or name.startswith(("reduce_", "cum", "scatter")):
-                outputs = [_DATA if result == _DATA else _PLAIN] * len(outputs)
-        known.update(zip(equation.outvars, outputs, strict=True))
-    out.extend(kind_of(var) for var in program.outvars)
+def _given(var: Any) -> Numbers:
+    """Return what an input is: keys, and single numbers such as rates, are no data."""
+    key = jnp.issubdtype(var.aval.dtype, jax.dtypes.prng_key)
+    return DATA if getattr(var.aval, "ndim", 0) and not key else PLAIN
 
 
-def _value(var: Any, numbers: Mapping[Any, float]) -> float:
-    """Return a number of a program, NaN where it is not known in advance."""
-    if hasattr(var, "val"):
-        return float(var.val) if np.ndim(var.val) == 0 else math.nan
-    return numbers.get(var, math.nan)
+class _Reader:
+    """Reads programs, and takes note of the masks in them."""
+
+    def __init__(self) -> None:
+        self.draws: list[MaskDraw] = []
+
+    def read(
+        self, program: Any, given: list[Numbers], around: tuple[StackFrame, ...] = ()
+    ) -> list[Numbers]:
+        """Read a program, and return what its outputs are.
+
+        ``around`` is where the program is called. One that JAX has traced before keeps no frames
+        of its callers.
+        """
+        known = dict(zip(program.invars, given, strict=True))
+        known.update((var, captured(var.aval)) for var in program.constvars)
+        values: dict[Any, float] = {}
+
+        def numbers_of(var: Any) -> Numbers:
+            return captured(var.val) if hasattr(var, "val") else known.get(var, PLAIN)
+
+        for each in program.eqns:
+            inputs = [numbers_of(var) for var in each.invars]
+            equation = Equation(each, inputs, values, around)
+            known.update(zip(each.outvars, self._results(equation), strict=True))
+            if not math.isnan(value := equation.value()):
+                values[each.outvars[0]] = value
+        return [numbers_of(var) for var in program.outvars]
+
+    def _results(self, equation: Equation) -> list[Numbers]:
+        """Return what an operation makes, and take note of the masks that it applies."""
+        count = len(equation.outvars)
+        if equation.called == DILUTE:
+            self.draws.append(MaskDraw(QSD, math.nan, ()))
+            return [DATA] * count
+        if (known := equation.sampled() or equation.counted()) is not None:
+            return [known] * count
+        if equation.name in HOST:
+            return self._from_host(equation)
+        if programs := list(_programs_in(equation)):
+            return self._results_of_programs(equation, programs)
+        self.draws += _masks(equation)
+        return equation.results()
+
+    def _from_host(self, equation: Equation) -> list[Numbers]:
+        """Return what Python code makes on the host, where nothing is seen of it.
+
+        What it makes of data is data, if the code does not look random; anything else is random.
+        """
+        numbers = join(equation.inputs)
+        if numbers.kind < Kind.ARRAY:
+            numbers = Numbers(Kind.COARSE, (equation.draw(),))
+        elif looks_random(callback_of(equation)):
+            self.draws.append(equation.draw())
+        return [numbers if var.aval.ndim else PLAIN for var in equation.outvars]
+
+    def _results_of_programs(self, equation: Equation, programs: list[Any]) -> list[Numbers]:
+        inputs, count = equation.inputs, len(equation.outvars)
+        if equation.name == "scan":
+            start = equation.params["num_consts"]
+            end = start + equation.params["num_carry"]
+            return self._loop(
+                equation, programs[0], inputs[:start], inputs[start:end], inputs[end:]
+            )
+        if equation.name == "while":
+            start = equation.params["cond_nconsts"]
+            end = start + equation.params["body_nconsts"]
+            body = equation.params["body_jaxpr"].jaxpr
+            return self._loop(equation, body, inputs[start:end], inputs[end:], [])
+        outputs = [PLAIN] * count
+        for program in programs:
+            given = _aligned(inputs, len(program.invars))
+            made = self.read(program, given, equation.frames)
+            made = made if len(made) == count else [join(inputs)] * count
+            outputs = [join(pair) for pair in zip(outputs, made, strict=True)]
+        if equation.name == "cond" and is_random(inputs[0]):
+            if any(each.kind >= Kind.ARRAY for each in outputs):
+                self.draws += inputs[0].draws
+            outputs = [join((each, inputs[0])) for each in outputs]
+        return outputs
+
+    def _loop(
+        self,
+        equation: Equation,
+        body: Any,
+        before: list[Numbers],
+        carried: list[Numbers],
+        after: list[Numbers],
+    ) -> list[Numbers]:
+        """Read the body of a loop until what it carries along stays the same."""
+        while True:
+            made = self.read(body, [*before, *carried, *after], equation.frames)
+            joined = [join(pair) for pair in zip(carried, made, strict=False)]
+            if joined == carried:
+                return [*carried, *made[len(carried) :]]
+            carried = joined
 
 
-def _frames(equation: Any, around: tuple[StackFrame, ...]) -> tuple[StackFrame, ...]:
-    frames = tuple(frames_of(equation))
-    known = any(not in_package(frame, "jax", "quantal") for frame in frames)
-    return frames if known else frames + around
+def _masks(equation: Equation) -> tuple[MaskDraw, ...]:
+    """Return the masks that an operation applies to data."""
+    numbers = equation.inputs
+    if equation.name in WRITING:
+        target, indices, update = equation.writes()
+        overwrites = target.kind >= Kind.ARRAY > update.kind and is_random(indices)
+        return (indices.draws or (equation.draw(),)) if overwrites else ()
+    if equation.name in _HARMLESS or all(each.kind < Kind.ARRAY for each in numbers):
+        return ()
+    least = Kind.COARSE if equation.name in _ADDING else Kind.FEW
+    return join(each for each in numbers if least <= each.kind <= Kind.COARSE).draws
 
 
-def _draw_of(equation: Any, around: tuple[StackFrame, ...], kept: float = math.nan) -> MaskDraw:
-    frames = _frames(equation, around)
-    inner = next((f for f in frames if not in_package(f, "jax")), None)
-    if inner is None or not in_package(inner, *_LIBRARIES):
-        return MaskDraw("bernoulli", math.nan, frames)
-    # The libraries ask for the probability to keep a unit; it comes as a float32.
-    kind = inner.function.partition(".")[0].removesuffix("_impl").replace("__call__", "Dropout")
-    return MaskDraw(kind, float(f"{1 - kept:.6g}"), frames)
-
-
-def _is_sampler(equation: Any, called: str | None) -> bool:
-    """Return whether this is a call of a distribution of ``jax.random``."""
-    if called is None or not hasattr(jax.random, called.lstrip("_")):
-        return False
-    frames = frames_of(equation)
-    return any(in_package(f, "jax") and "random" in f.file for f in frames[:12])
-
-
-def _draws_bits(equation: Any, called: str | None, numbers: Mapping[Any, float]) -> bool:
-    """Return whether a sampler of integers draws one of two."""
-    several = equation.outvars[0].aval.ndim > 0
-    return several and called == "_randint" and _span(equation, numbers) == 2
-
-
-def _span(equation: Any, numbers: Mapping[Any, float]) -> float:
-    """Return how far the bounds of a sampler lie apart, which it takes after the key."""
-    low, high = (_value(var, numbers) for var in equation.invars[1:3])
-    return high - low
-
-
-def _makes_mask(equation: Any, kind: str) -> bool:
-    """Return whether an operation makes a mask, or something as coarse, of random numbers."""
-    if equation.primitive.name in _COMPARISONS or _becomes(equation, np.bool_):
-        return kind in (_RANDOM, _SCALED)
-    return kind == _RANDOM and _rounds(equation)
-
-
-def _rounds(equation: Any) -> bool:
-    truncates = _becomes(equation, np.integer) and _is_float(equation.invars[0])
-    return equation.primitive.name in _ROUNDING or truncates
-
-
-def _becomes(equation: Any, dtype: type) -> bool:
-    converted = equation.primitive.name == "convert_element_type"
-    return converted and np.issubdtype(equation.params["new_dtype"], dtype)
-
-
-def _is_float(var: Any) -> bool:
-    return bool(jnp.issubdtype(var.aval.dtype, jnp.floating))
-
-
-def _programs_in(equation: Any) -> Iterator[Any]:
+def _programs_in(equation: Equation) -> Iterator[Any]:
     """Walk through the programs that an operation holds: of a loop, a branch, a function."""
     for value in equation.params.values():
         for each in value if isinstance(value, tuple | list) else (value,):
@@ -239,6 +202,6 @@ def _programs_in(equation: Any) -> Iterator[Any]:
                 yield inner
 
 
-def _aligned(kinds: list[str], count: int) -> list[str]:
-    """Return the kinds of a program's inputs; the first of an operation may be for itself."""
-    return [_PLAIN] * (count - len(kinds)) + kinds[len(kinds) - min(count, len(kinds)) :]
+def _aligned(numbers: list[Numbers], count: int) -> list[Numbers]:
+    """Return what a program's inputs are; the first of an operation may be for itself."""
+    return [PLAIN] * (count - len(numbers)) + numbers[len(numbers) - min(count, len(numbers)) :]

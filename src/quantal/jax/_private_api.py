@@ -16,7 +16,7 @@ from jax import numpy as jnp
 from quantal._watch import StackFrame
 from quantal.keys import threefry2x32 as portable_threefry2x32
 
-__all__ = ["attention_weights", "frames_of", "haiku_dropout", "threefry2x32"]
+__all__ = ["attention_weights", "callback_of", "frames_of", "haiku_dropout", "threefry2x32"]
 
 Pair = tuple[jax.Array, jax.Array]
 
@@ -67,6 +67,15 @@ def frames_of(equation: Any) -> list[StackFrame]:
         StackFrame(frame.file_name, frame.line_num, frame.function_name)
         for frame in getattr(traceback, "frames", ())
     ]
+
+
+def callback_of(equation: Any) -> Any:
+    """Return the Python function that an operation of a program calls on the host.
+
+    Without the ``callback_func`` of the operation's ``callback``, nobody knows what is called.
+    """
+    callback = equation.params.get("callback")
+    return getattr(callback, "callback_func", callback)
 
 
 class _HaikuDropout:

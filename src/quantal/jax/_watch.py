@@ -31,7 +31,7 @@ def unknown_places(
     """
     known = list(known)
     unreached = [place for place in known if place.site.unreached]
-    draws = list(every_draw(run, *args))
+    draws = every_draw(run, *args)
     if not draws and any(place.site.rate != 0 for place in known):
         expected = "a training pass, in which dropout draws"
         raise wrong_value("example", expected, "a pass that draws nothing")
