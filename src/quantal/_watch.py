@@ -52,7 +52,12 @@ class MaskFinder:
     passed_on : iterable of str
         Operations that leave random numbers random.
     masks : mapping from str to function
-        Operations that draw or make masks, each with a function from its inputs to the rate.
+        Operations that draw or make masks, each with a function from its inputs to the rate, or to
+        None where this is no mask.
+    drawn : iterable of str
+        Those of them that draw the numbers, too.
+    plain : function
+        Whether an input that is not random is no data either: with data, noise is no mask.
 
     Examples
     --------
@@ -69,20 +74,25 @@ class MaskFinder:
         self,
         random: Iterable[str],
         passed_on: Iterable[str],
-        masks: dict[str, Callable[[Any], float]],
+        masks: dict[str, Callable[[Any], float | None]],
         drawn: Iterable[str] = (),
+        plain: Callable[[Any], bool] = lambda _: True,
     ) -> None:
         self._random, self._passed_on = frozenset(random), frozenset(passed_on)
-        self._masks, self._drawn = masks, frozenset(drawn)
+        self._masks, self._drawn, self._plain = masks, frozenset(drawn), plain
         self._tensors: dict[int, Any] = {}  # the random ones by identity, and kept alive for that
         self.found: list[NativeMask] = []
 
     def see(self, kind: str, inputs: Iterable[Any], outputs: Iterable[Any]) -> None:
         """Take note of an operation."""
         inputs = list(inputs)
-        follows = any(id(each) in self._tensors for each in inputs)
-        if kind in self._masks and (follows or kind in self._drawn):
-            self.found.append(NativeMask(_short(self._masks[kind](inputs)), _stack()))
+        random = [id(each) in self._tensors for each in inputs]
+        follows = any(random) and all(
+            known or self._plain(each) for known, each in zip(random, inputs, strict=True)
+        )
+        makes_mask = kind in self._masks and (follows or kind in self._drawn)
+        if makes_mask and (rate := self._masks[kind](inputs)) is not None:
+            self.found.append(NativeMask(_short(rate), _stack()))
         elif kind in self._random or (follows and kind in self._passed_on):
             self._tensors.update({id(each): each for each in outputs})
 
@@ -131,7 +141,7 @@ def looks_random(function: Any) -> bool:
         names = _names_in(code)
         if any(map(_RANDOM_NAME.search, names)):
             return True
-        known = {**each.__globals__, **inspect.getclosurevars(each).nonlocals}  # type: ignore[union-attr]
+        known = {**each.__globals__, **inspect.getclosurevars(each).nonlocals}
         waiting += [known[name] for name in names if isinstance(known.get(name), FunctionType)]
     return False
 

@@ -1,6 +1,7 @@
 """Saving converted models: files, copies, and checkpoints of the model before and after."""
 
 import copy
+import json
 import pickle
 import subprocess
 import sys
@@ -121,10 +122,46 @@ def test_a_loaded_model_that_is_saved_before_it_is_called(tmp_path):
     assert type(revert(other)) is Wrapped
 
 
+CONFIGURED = {
+    "dropout": lambda: layers.Dropout(0.25, noise_shape=(None, 1, 4), seed=1),
+    "spatial": lambda: layers.SpatialDropout1D(0.25),
+    "lstm": lambda: layers.LSTM(3, dropout=0.25, recurrent_dropout=0.5),
+    "heads": lambda: layers.MultiHeadAttention(2, 3, dropout=0.25),
+    "bidirectional": lambda: layers.Bidirectional(layers.GRU(3, dropout=0.25)),
+    "time distributed": lambda: layers.TimeDistributed(layers.Dropout(0.25)),
+}
+
+
+@pytest.mark.parametrize("kind", CONFIGURED)
+def test_the_configuration_is_that_of_the_layer_before(kind):
+    """Tools read it, and change it, as they do with Keras's own layers."""
+    layer = CONFIGURED[kind]()
+    before = layer.get_config()
+    convert(layer, 0.2)
+    after = layer.get_config()
+    assert {name: after[name] for name in before if name != "layer"} == {
+        name: before[name] for name in before if name != "layer"
+    }
+    json.dumps(after)
+    again = type(layer).from_config({**after, "name": "changed"})
+    assert again.name == "changed"
+    assert {site.alpha for site in sites(again)} == {0.2}
+    assert {site.rate for site in sites(again)} == {site.rate for site in sites(layer)}
+    assert revert(again).get_config() == {**before, "name": "changed"}
+
+
+def test_a_rate_changed_in_the_configuration():
+    layer = convert(layers.Dropout(0.25), 0.2)
+    again = type(layer).from_config({**layer.get_config(), "rate": 0.5})
+    assert (again.rate, again.alpha) == (0.5, 0.2)
+    native = layers.Dropout(0.25)
+    assert type(native).from_config({**native.get_config(), "rate": 0.5}).rate == 0.5
+
+
 def test_a_configuration_that_does_not_fit():
     layer = convert(MODELS["late"](), 0.2).layers[0]
     config = layer.get_config()
-    config["alphas"][0][0] = [0, 7]
+    config["quantal"]["alphas"][0][0] = [0, 7]
     other = type(layer).from_config(config)
     with pytest.raises(ValueError, match="no dropout at"):
         other(np.ones((2, 6, 4), np.float32))

@@ -12,7 +12,7 @@ from jax import numpy as jnp
 
 from quantal._errors import wrong_type
 
-__all__ = ["check_arrays", "mean_and_std"]
+__all__ = ["check_arrays", "is_arrays", "mean_and_std"]
 
 
 def check_arrays(name: str, tree: Any, shapes_will_do: bool = False) -> None:
@@ -23,6 +23,12 @@ def check_arrays(name: str, tree: Any, shapes_will_do: bool = False) -> None:
             raise TypeError
     except (TypeError, ValueError, OverflowError):
         raise wrong_type(name, "an array, or a tree of arrays", tree) from None
+
+
+def is_arrays(value: Any) -> bool:
+    """Return whether an argument is a tree of arrays, and can be traced."""
+    leaves = jax.tree.leaves(value)
+    return bool(leaves) and all(isinstance(leaf, jax.Array | np.ndarray) for leaf in leaves)
 
 
 def _only_has_a_shape(leaf: Any) -> bool:

@@ -48,7 +48,7 @@ class Converted:
     _waiting: tuple[Any, ...] = ()
 
     def get_config(self) -> dict[str, Any]:
-        """Return the configuration of the original layer, and what to convert in it."""
+        """Return the configuration of the original layer and, beside it, what to convert in it."""
         found = [(node.steps, alphas(node.layer)) for node in walk_without_options(self)]
         written = [
             [list(steps), {option: alpha_to_json(alpha) for option, alpha in by_option.items()}]
@@ -58,7 +58,8 @@ class Converted:
         with _as_it_was(self):
             layer = keras.saving.serialize_keras_object(self)
         layer.pop("compile_config", None)  # Keras saves it beside this configuration, too
-        return {"layer": layer, "alphas": [*written, *self._waiting]}
+        config: dict[str, Any] = layer.pop("config")
+        return {**config, "quantal": {"layer": layer, "alphas": [*written, *self._waiting]}}
 
     def __reduce__(self) -> Any:
         # Keras pickles the file of a model, and a method of its class to read it: pickle could not
@@ -69,12 +70,11 @@ class Converted:
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
         """Make the original layer, and convert it again."""
-        original, found = config["layer"], config["alphas"]
         # What others have set in the configuration, as Bidirectional does, is meant for the layer.
-        changes = {key: config[key] for key in config.keys() - {"layer", "alphas"}}
-        layer = keras.saving.deserialize_keras_object(
-            {**original, "config": {**original["config"], **changes}}
-        )
+        config = dict(config)
+        conversion = config.pop("quantal")
+        found = conversion["alphas"]
+        layer = keras.saving.deserialize_keras_object({**conversion["layer"], "config": config})
         if missing := _convert_again(layer, found):
             change_class(layer, Unfinished)
             vars(layer)["_waiting"] = missing

@@ -6,5 +6,6 @@ require("haiku", "haiku")
 
 from quantal.jax.haiku._convert import convert, revert, sites  # noqa: E402
 from quantal.jax.haiku._functional import dropout  # noqa: E402
+from quantal.jax.haiku._monte_carlo import masks_on, predict_mc  # noqa: E402
 
-__all__ = ["convert", "dropout", "revert", "sites"]
+__all__ = ["convert", "dropout", "masks_on", "predict_mc", "revert", "sites"]

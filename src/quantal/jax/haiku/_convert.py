@@ -16,7 +16,7 @@ from quantal.jax._watch import unknown_places
 from quantal.jax.haiku._reroute import Rerouting, rerouted
 from quantal.sites import Sites
 
-__all__ = ["convert", "revert", "sites"]
+__all__ = ["change_functions", "check_model", "convert", "revert", "sites"]
 
 Model = TypeVar("Model")
 
@@ -64,7 +64,7 @@ def convert(
     >>> converted.apply({}, jax.random.PRNGKey(0), jnp.ones(4))
     Array([0.       , 0.       , 0.       , 3.7266526], dtype=float32)
     """
-    _check(model)
+    check_model(model)
     selection = Selection(alpha, include, exclude, flag("strict", strict))
     if example is not None:
         selection.choose(_find_all_sites(model, example))
@@ -80,8 +80,8 @@ def revert(model: Model) -> Model:
     >>> revert(convert(model, alpha=1.0)) == model
     True
     """
-    _check(model)
-    return _map(lambda run: getattr(run, "_before_qsd", run), model)
+    check_model(model)
+    return change_functions(lambda run: getattr(run, "_before_qsd", run), model)
 
 
 def sites(model: Any, *, example: Example = None) -> Sites:
@@ -106,7 +106,7 @@ def sites(model: Any, *, example: Example = None) -> Sites:
     ~/dropout_0  QSD   0.5   1      1.333
     1 site, 1 of them QSD
     """
-    _check(model)
+    check_model(model)
     if example is None:
         expected = "inputs, or a function of the model: without running, nothing is known of it"
         raise wrong_type("example", expected, example)
@@ -122,7 +122,7 @@ def _find_all_sites(model: Any, example: Example) -> list[Place]:
         for place in rerouting.places:
             found.setdefault(place.site.name, place)
 
-    watched = _map(lambda run: _running(run, None, note), model)
+    watched = change_functions(lambda run: _running(run, None, note), model)
     jax.eval_shape(functools.partial(run, watched), arrays)
     known = list(found.values())
     # A conversion of all that is left: inner ones take precedence.
@@ -135,7 +135,7 @@ def _init(model: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _with_qsd(model: Model, selection: Selection) -> Model:
-    return _map(lambda run: _running(run, selection), model)
+    return change_functions(lambda run: _running(run, selection), model)
 
 
 def _running(run: Any, selection: Selection | None, note: Any = None) -> Any:
@@ -154,10 +154,12 @@ def _running(run: Any, selection: Selection | None, note: Any = None) -> Any:
     return rerouting_run
 
 
-def _map(change: Any, model: Any) -> Any:
+def change_functions(change: Any, model: Any) -> Any:
+    """Return a transformed function whose ``init`` and ``apply`` are changed."""
     return model._replace(init=change(model.init), apply=jax.tree.map(change, model.apply))
 
 
-def _check(model: Any) -> None:
+def check_model(model: Any) -> None:
+    """Raise where something is no transformed function."""
     if not isinstance(model, _TRANSFORMED):
         raise wrong_type("model", "what hk.transform or its kin return", model)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 import jax
 
 from quantal._granularity import Axes
@@ -10,7 +14,34 @@ from quantal.jax._functional import dilute
 from quantal.jax._parameters import Number, Rate
 from quantal.keys import Key
 
-__all__ = ["dropout"]
+__all__ = ["Tally", "count_draw", "counting", "dropout"]
+
+
+class Tally:
+    """How often a model ran, and how often it drew."""
+
+    def __init__(self) -> None:
+        self.runs = self.draws = 0
+
+
+_tally: ContextVar[Tally | None] = ContextVar("_tally", default=None)
+
+
+@contextmanager
+def counting(tally: Tally) -> Iterator[None]:
+    """Count a run, and the draws of QSD in it."""
+    tally.runs += 1
+    token = _tally.set(tally)
+    try:
+        yield
+    finally:
+        _tally.reset(token)
+
+
+def count_draw() -> None:
+    """Count a draw, if anybody wants to know."""
+    if (tally := _tally.get()) is not None:
+        tally.draws += 1
 
 
 def dropout(
@@ -49,6 +80,7 @@ def dropout(
     >>> dropout(jax.random.key(0), 0.5, jnp.ones(4), alpha=1.0)
     Array([0.6197041, 3.8779285, 0.       , 0.       ], dtype=float32)
     """
+    count_draw()
     return dilute(
         x,
         rate,

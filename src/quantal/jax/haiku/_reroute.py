@@ -20,7 +20,7 @@ from quantal._process_lock import ProcessLock
 from quantal._selection import Place, Selection
 from quantal.jax._jit_key import jit_key
 from quantal.jax._private_api import haiku_dropout
-from quantal.jax.haiku._functional import dropout
+from quantal.jax.haiku._functional import count_draw, dropout
 from quantal.sites import Site
 
 __all__ = ["Rerouting", "rerouted"]
@@ -36,9 +36,12 @@ class Rerouting:
     ----------
     selection : Selection, optional
         Which of them lead to QSD; without it, none.
+    native : bool
+        Whether the others drop units.
     """
 
-    def __init__(self, selection: Selection | None) -> None:
+    def __init__(self, selection: Selection | None, *, native: bool = True) -> None:
+        self._native = native
         self.places: list[Place] = []
         self.outer = _running.get()
         self._selection = selection
@@ -52,6 +55,9 @@ class Rerouting:
         alpha = self._alpha(site)
         if alpha is None:
             self._note(site)
+            if not self._draws_native():
+                return x
+            count_draw()
             return native(rng, rate, x, broadcast_dims=broadcast_dims)
         self._note(replace(site, kind="QSD", alpha=alpha))
         return dropout(rng, rate, x, broadcast_dims, alpha=alpha)
@@ -61,6 +67,9 @@ class Rerouting:
         if self._selection is not None and self._selection(site.name, None):
             return self._selection.alpha_for(site.rate)
         return None if self.outer is None else self.outer._alpha(site)
+
+    def _draws_native(self) -> bool:
+        return self._native and (self.outer is None or self.outer._draws_native())
 
     def _note(self, site: Site) -> None:
         self.places.append(Place(site, None))

@@ -8,13 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax
-import numpy as np
 from flax import linen as nn
 
 from quantal._arguments import flag, instance
 from quantal._errors import wrong_type
 from quantal._prediction import Prediction, count_of_draws, nothing_to_draw
-from quantal.jax._monte_carlo import check_arrays, mean_and_std
+from quantal.jax._monte_carlo import check_arrays, is_arrays, mean_and_std
 from quantal.jax._random_bits import typed_key
 from quantal.jax.linen._convert import check_module
 from quantal.jax.linen._intercept import Tally, intercepting
@@ -106,7 +105,7 @@ def predict_mc(
     _check_variables(variables)
     check_arrays("x", x)
     native = flag("native", native)
-    arrays = {name for name, value in kwargs.items() if _is_arrays(value)}
+    arrays = {name for name, value in kwargs.items() if is_arrays(value)}
     traced = {name: kwargs[name] for name in arrays}
     static = tuple((name, value) for name, value in kwargs.items() if name not in arrays)
     n, key, held = count_of_draws(n, samples, output=output), typed_key(key), _Static(module)
@@ -126,11 +125,6 @@ class _Static:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Static) and bool(self.module == other.module)
-
-
-def _is_arrays(value: Any) -> bool:
-    leaves = jax.tree.leaves(value)
-    return bool(leaves) and all(isinstance(leaf, jax.Array | np.ndarray) for leaf in leaves)
 
 
 def _check_variables(variables: Any) -> None:
