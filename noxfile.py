@@ -106,7 +106,7 @@ def tests(session: nox.Session) -> None:
     """Test everything, or some parts: nox -s tests -- torch jax, or nox -s tests -- FILE."""
     examples = ("examples/requirements.txt",)
     install(session, "test", "frameworks", "ray", "models", files=examples)
-    # Their own requirements would bring another torch.
+    # Their own requirements would bring another torch, and much else.
     apart = nox.project.dependency_groups(PROJECT, "models-apart")
     session.install("-c", "constraints.txt", "--no-deps", "--no-compile", *apart)
     if session.posargs and not set(session.posargs) <= {*PARTS, "conform"}:
