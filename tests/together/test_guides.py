@@ -1,4 +1,4 @@
-"""The code on every page runs: as it stands, from top to bottom, with nothing taken for granted."""
+"""The code on every page runs from top to bottom as it stands, and prints what the page says."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+# A block of text right below a block of code is what the code prints.
+BLOCK = re.compile(r"```python\n(.*?)```(?:\n+```text\n(.*?)```)?", re.DOTALL)
 APART = {
     "conformance.md",  # tests/conformance/test_guide.py writes its files, and judges them
     "recipes.md",  # tests/models/test_recipes.py, where the libraries are that it is about
@@ -14,8 +15,9 @@ APART = {
 
 
 def blocks(page):
-    """The blocks that are not interactive; those are tested with what they print."""
-    return [block for block in BLOCK.findall(page.read_text()) if ">>> " not in block]
+    """Blocks with what they print, if the page says it; interactive ones are tested elsewhere."""
+    found = BLOCK.findall(page.read_text())
+    return [(code, printed) for code, printed in found if ">>> " not in code]
 
 
 PAGES = [
@@ -30,7 +32,15 @@ def test_pages_are_found():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_code_of_the_page_runs(page):
+def test_no_output_is_without_its_code(page):
+    assert page.read_text().count("```text\n") == sum(bool(p) for _, p in blocks(page))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_code_of_the_page_runs(page, capsys):
     names = {"__name__": page.stem}
-    for block in blocks(page):
-        exec(compile(block, str(page), "exec"), names)
+    for code, printed in blocks(page):
+        exec(compile(code, str(page), "exec"), names)
+        shown = capsys.readouterr().out
+        if printed:
+            assert [line.rstrip() for line in shown.splitlines()] == printed.splitlines()
