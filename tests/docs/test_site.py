@@ -66,6 +66,11 @@ def imported(style):
     return [address for address in found if elsewhere(address)]
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_page_does_not_tell_where_it_was_built(page):
+    assert str(ROOT) not in page.read_text()
+
+
 @pytest.mark.parametrize("sheet", sorted(SITE.rglob("*.css")), ids=name)
 def test_a_style_sheet_loads_nothing_from_elsewhere(sheet):
     assert imported(sheet.read_text()) == []

@@ -91,8 +91,8 @@ def predict_mc(
     -------
     Prediction
         ``mean`` and ``std`` (with n - 1), both structured as the model's output, and ``samples``:
-        None or, if asked for, the same structure with n predictions along a new first axis. What
-        is no floating-point tensor in it is that of the last prediction.
+        None or, if asked for, the same structure with n predictions along a new first axis. An
+        output that is not a floating-point tensor is that of the last prediction.
 
     Notes
     -----
