@@ -28,6 +28,7 @@ nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_merge_streams = True
+nb_output_stderr = "remove"  # warnings of other libraries, with paths of the machine that built it
 
 numpydoc_show_class_members = False
 autodoc_inherit_docstrings = False  # those of the frameworks are theirs

@@ -26,8 +26,8 @@ def write(app: Sphinx) -> None:
     for module, names in modules.items():
         put(folder / f"{module}.rst", page(module, names, homes))
     listed = "\n".join(f"   {module}" for module in modules)
-    head = "Reference\n=========\n\nAll public names, module by module, described by their docstrings.\n\n.. toctree::\n   :maxdepth: 1\n\n"
-    put(folder / "index.rst", f"{head}{listed}\n")
+    head = "Reference\n=========\n\nAll public names, as their docstrings describe them.\n\n"
+    put(folder / "index.rst", f"{head}.. toctree::\n   :maxdepth: 1\n\n{listed}\n")
     for old in {*folder.iterdir()} - {folder / f"{name}.rst" for name in [*modules, "index"]}:
         old.unlink()
 
