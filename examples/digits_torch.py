@@ -1,27 +1,26 @@
 """Dropout against QSD on scikit-learn's digits, in PyTorch: ``python examples/digits_torch.py``."""
 
-from functools import partial
-
 import numpy as np
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-from quantal.torch import QSD
+import quantal
 
 RATE, ALPHA, SEEDS, EPOCHS = 0.2, 0.2, 3, 20
 
 x, y = load_digits(return_X_y=True)
-order = np.random.default_rng(0).permutation(len(x))
-x, y = torch.tensor(x[order] / 16, dtype=torch.float32), torch.tensor(y[order])
+x, y = torch.tensor(x / 16, dtype=torch.float32), torch.tensor(y)
+order = torch.tensor(np.random.default_rng(0).permutation(len(x)))
+train, test = order[:1400], order[1400:]
 
 
 def network(layer):
     """Return three hidden layers, each followed by the layer under test."""
-    parts = []
-    for inputs, size in ((64, 128), (128, 256), (256, 512)):
-        parts += [nn.Linear(inputs, size), nn.ReLU(), layer(RATE)]
-    return nn.Sequential(*parts, nn.Linear(512, 10))
+    return nn.Sequential(
+        nn.Linear(64, 128), nn.ReLU(), layer(), nn.Linear(128, 256), nn.ReLU(), layer(),
+        nn.Linear(256, 512), nn.ReLU(), layer(), nn.Linear(512, 10),
+    )  # fmt: skip
 
 
 def final_cost(layer, seed):
@@ -29,18 +28,20 @@ def final_cost(layer, seed):
     torch.manual_seed(seed)
     model = network(layer)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, 14 * EPOCHS)
+    slower = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, EPOCHS)
     for _ in range(EPOCHS):
-        for batch in torch.randperm(1400).split(100):
+        for batch in train[torch.randperm(len(train))].split(100):
             optimiser.zero_grad()
             nn.functional.cross_entropy(model(x[batch]), y[batch]).backward()
             optimiser.step()
-            schedule.step()
+        slower.step()
+    model.eval()
     with torch.no_grad():
-        return nn.functional.cross_entropy(model.eval()(x[1400:]), y[1400:]).item()
+        return nn.functional.cross_entropy(model(x[test]), y[test]).item()
 
 
 if __name__ == "__main__":
-    for name, layer in {"dropout": nn.Dropout, "QSD": partial(QSD, alpha=ALPHA)}.items():
+    dropout, qsd = lambda: nn.Dropout(RATE), lambda: quantal.torch.QSD(RATE, alpha=ALPHA)
+    for name, layer in {"dropout": dropout, "QSD": qsd}.items():
         costs = [final_cost(layer, seed) for seed in range(SEEDS)]
         print(f"{name:8} test cost, median of {SEEDS} seeds: {np.median(costs):.4f} nats")
