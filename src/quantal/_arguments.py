@@ -31,12 +31,16 @@ __all__ = [
     "integer",
     "number",
     "shape",
+    "word",
 ]
 
 _Kind = TypeVar("_Kind")
 
 # Python counts them out as integers, or would if they were not empty, but nobody means that.
 _NO_NUMBERS = (str, bytes, bytearray, memoryview, Mapping)
+
+# The kinds of arrays whose elements may be integers; none for what is no array.
+_INTEGERS = ("", "int", "uint", "object")
 
 
 def number(name: str, value: Any, expected: str) -> float:
@@ -88,16 +92,34 @@ def flag(name: str, value: Any) -> bool:
     Traceback (most recent call last):
     TypeError: training: expected True or False. Received: training='no'
     """
-    if not isinstance(value, bool | np.bool_):
+    if not _is_a(value, (bool, np.bool_)):
         raise wrong_type(name, "True or False", value)
     return bool(value)
 
 
+def word(name: str, value: Any, known: tuple[str, ...]) -> str:
+    """Return one of a few words, as Python's own string: the == of another may be anything.
+
+    Examples
+    --------
+    >>> word("vary", np.str_("pq"), ("pq", "p", "q"))
+    'pq'
+    >>> word("vary", "r", ("pq", "p", "q"))
+    Traceback (most recent call last):
+    ValueError: vary: expected 'pq', 'p' or 'q'. Received: vary='r'
+    """
+    plain = str.__str__(value) if _is_a(value, str) else None
+    if plain not in known:
+        *others, last = map(repr, known)
+        raise wrong_value(name, f"{', '.join(others)} or {last}", value)
+    return plain
+
+
 def instance(name: str, value: Any, kind: type[_Kind] | tuple[type, ...], expected: str) -> _Kind:
     """Return a value of a certain class."""
-    if not isinstance(value, kind):
+    if not _is_a(value, kind):
         raise wrong_type(name, expected, value)
-    return value  # type: ignore[return-value]
+    return value  # type: ignore[no-any-return]
 
 
 def function_or_none(name: str, value: Any) -> None:
@@ -118,7 +140,7 @@ def shape(name: str, value: Any) -> tuple[int, ...]:
     ValueError: shape: expected a size of at least 0, or several. Received: shape=-1
     """
     expected = "a size of at least 0, or several"
-    if isinstance(value, Set):  # which has no order
+    if _is_a(value, Set):  # which has no order
         raise wrong_type(name, expected, value)
     sizes = _integers(name, value, expected, 64)
     # NumPy can address no more, with eight bytes an element.
@@ -175,6 +197,8 @@ def axes_as_given(name: str, value: Any) -> int | tuple[int, ...]:
 def floats(name: str, value: Any, expected: str = "numbers") -> NDArray[np.float64]:
     """Return numbers, in whatever nesting, as an array of float64."""
     try:
+        if isinstance(value, np.ma.MaskedArray):  # what is masked has no value
+            value = np.ma.filled(value.astype(np.float64), np.nan)
         given = np.asarray(value)
         if given.dtype.kind not in "fiuO" or isinstance(value, _NO_NUMBERS):
             raise TypeError
@@ -188,11 +212,11 @@ def floats(name: str, value: Any, expected: str = "numbers") -> NDArray[np.float
 
 def array(name: str, value: Any, expected: str) -> NDArray[Any]:
     """Return an array of NumPy with floating-point numbers."""
-    if not isinstance(value, np.ndarray | np.generic):
+    if not _is_a(value, (np.ndarray, np.generic)):
         raise wrong_type(name, expected, type(value))
     if not np.issubdtype(value.dtype, np.floating):
         raise wrong_type(name, expected, value.dtype)
-    return value  # type: ignore[return-value]
+    return value  # type: ignore[no-any-return]
 
 
 def broadcasts(smaller: tuple[int, ...], larger: tuple[int, ...]) -> bool:
@@ -208,7 +232,8 @@ def _integers(name: str, value: Any, expected: str, most: int) -> list[int]:
     try:
         ndim = getattr(value, "ndim", 1)
         single = not isinstance(value, Iterable) or ndim == 0
-        if isinstance(value, _NO_NUMBERS) or ndim > 1:
+        # Of the elements an empty array has none, but a kind.
+        if isinstance(value, _NO_NUMBERS) or ndim > 1 or _kind(value) not in _INTEGERS:
             raise TypeError
         listed = [value] if single else list(itertools.islice(value, most + 1))
         if any(_is_boolean(each) for each in listed):
@@ -225,9 +250,17 @@ def _is_number(value: Any) -> bool:
     """Return whether a value is a real number, or an array without axes that holds one."""
     if _is_boolean(value):  # a Real to Python, but rate=True is always a mistake
         return False
-    if isinstance(value, numbers.Real):
-        return True
+    if isinstance(value, numbers.Real):  # a time, too, to NumPy
+        return not isinstance(value, np.timedelta64)
     return getattr(value, "shape", None) == () and _kind(value) in ("float", "int", "uint")
+
+
+def _is_a(value: Any, kind: Any) -> bool:
+    """Return whether a value is of a class; what cannot be asked, as a proxy of nothing, is not."""
+    try:
+        return isinstance(value, kind)
+    except Exception:
+        return False
 
 
 def _is_boolean(value: Any) -> bool:

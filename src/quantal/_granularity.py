@@ -32,4 +32,4 @@ def coefficient_shapes(
 
 
 def _is_empty(axes: Axes) -> bool:
-    return isinstance(axes, tuple) and not axes  # not ==, which is many answers for an array
+    return type(axes) is tuple and not axes  # not ==, which is many answers for an array

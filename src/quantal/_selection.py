@@ -178,10 +178,17 @@ class Selection:
 
 
 def _choices(name: str, given: Any) -> list[Choice]:
-    listed = list(given) if isinstance(given, (list, tuple, set, frozenset)) else [given]
-    if not all(isinstance(choice, str) or callable(choice) for choice in listed):
-        raise wrong_type(name, _CHOICE, given)
-    return listed
+    try:
+        listed = list(given) if isinstance(given, (list, tuple, set, frozenset)) else [given]
+        return [str.__str__(c) if isinstance(c, str) else _function(c) for c in listed]
+    except Exception:  # a TypeError, or what somebody's own class raises
+        raise wrong_type(name, _CHOICE, given) from None
+
+
+def _function(choice: Any) -> Choice:
+    if not callable(choice):
+        raise TypeError
+    return choice  # type: ignore[no-any-return]
 
 
 def _matches(choices: Iterable[Choice], name: str, module: Any) -> bool:

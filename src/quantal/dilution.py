@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from quantal._arguments import flag, floats, instance, integer, number
+from quantal._arguments import flag, floats, instance, integer, number, word
 from quantal._arguments import shape as checked_shape
 from quantal._beta import log_beta, quantile
 from quantal._errors import ALPHA, wrong_value
@@ -84,13 +84,11 @@ class Dilution:
         alpha = number("alpha", alpha, ALPHA)
         if not alpha > 0:
             raise wrong_value("alpha", ALPHA, alpha)
-        if not isinstance(vary, str) or vary not in ("pq", "p", "q"):
-            raise wrong_value("vary", "'pq', 'p' or 'q'", vary)
         put = object.__setattr__  # as for all that is frozen
         # + 0.0 turns a rate of -0.0 into 0.0, so that equal laws have equal representations.
         put(self, "rate", rate + 0.0)
         put(self, "alpha", alpha)
-        put(self, "vary", vary)
+        put(self, "vary", word("vary", vary, get_args(Vary)))
         put(self, "unit_mean", flag("unit_mean", unit_mean))
 
     def __repr__(self) -> str:

@@ -64,7 +64,8 @@ def _product(x: NDArray[Any], c: NDArray[Any]) -> NDArray[Any]:
         # float16 is multiplied in float32, so that only the product is rounded. Not with *, which
         # is another product for a numpy.matrix.
         y: NDArray[Any] = np.asanyarray(np.multiply(x, c)).astype(x.dtype, copy=False)
-    np.copyto(y, 0, where=np.broadcast_to(c == 0, y.shape))
+    if y is not np.ma.masked:  # one constant for all that is masked
+        np.copyto(y, 0, where=np.broadcast_to(c == 0, y.shape))
     return y
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import numpy as np
 
+from quantal._arguments import flag, instance, word
+from quantal._errors import wrong_type
 from quantal.dilution import Dilution, Vary
 
 __all__ = ["Site", "Sites", "UnreachedWarning"]
@@ -65,6 +68,10 @@ class Site:
     unit_mean: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("name", "kind", "unreached"):
+            instance(name, getattr(self, name), str, "a string")
+        object.__setattr__(self, "vary", word("vary", self.vary, get_args(Vary)))
+        object.__setattr__(self, "unit_mean", flag("unit_mean", self.unit_mean))
         object.__setattr__(self, "rate", _readable(self.rate))
         if self.alpha is not None:
             object.__setattr__(self, "alpha", _readable(self.alpha))
@@ -98,6 +105,15 @@ class Sites(tuple[Site, ...]):
 
     __slots__ = ()
 
+    def __new__(cls, sites: Iterable[Site] = ()) -> Sites:
+        """Make one of sites in their order."""
+        expected = "an iterable of Site"
+        try:
+            given = iter(sites)
+        except Exception:  # a TypeError, or what somebody's own class raises
+            raise wrong_type("sites", expected, sites) from None
+        return super().__new__(cls, (instance("sites", site, Site, expected) for site in given))
+
     def __repr__(self) -> str:
         rows = [("name", "kind", "rate", "alpha", "mean gain", "")]
         for site in self:
@@ -124,6 +140,6 @@ def _readable(number: Any) -> float:
         return number
     try:
         values = np.unique(np.asarray(number, dtype=np.float64))
-    except (TypeError, ValueError):  # also what JAX, TensorFlow and Keras raise in a trace
+    except Exception:  # also what JAX, TensorFlow and Keras raise in a trace
         return math.nan
     return float(values[0]) if values.size == 1 else math.nan

@@ -3,6 +3,7 @@
 That is a TypeError or a ValueError which says the argument, what was expected and what was received.
 """
 
+import enum
 import fractions
 
 import hypothesis.extra.numpy as npst
@@ -16,11 +17,18 @@ from quantal import Dilution, Key, reference
 from quantal import numpy as on_numpy
 from quantal.conformance import coefficient_shapes
 from quantal.keys import threefry2x32
+from quantal.sites import Site, Sites
 from quantal.table import shared_table, table
 
 X = np.ones((2, 3), np.float32)
 LAW = Dilution(0.5, 1.0)
 DRAWN = reference.draw(LAW, (2, 3), np.random.default_rng(0))
+
+
+def shown(**given):
+    site = Site(**given)
+    return site.mean_gain, repr(Sites([site]))
+
 
 # Each function with arguments that are right; one of them at a time is then wrong.
 FUNCTIONS = {
@@ -62,6 +70,15 @@ FUNCTIONS = {
     "coefficient_shapes": (
         coefficient_shapes, {"shape": (2, 3), "broadcast_dims": (), "p_broadcast_dims": ()},
     ),
+    "Site": (
+        shown,
+        {
+            "name": "drop", "kind": "QSD", "rate": 0.5, "alpha": 1.0, "unreached": "", "vary": "pq",
+            "unit_mean": False,
+        },
+    ),
+    "Site.of": (Site.of, {"name": "drop", "kind": "QSD", "law": LAW}),
+    "Sites": (Sites, {"sites": [Site("drop", "QSD", 0.5)]}),
     "forward": (reference.forward, {"x": X, "drawn": DRAWN}),
     "backward": (reference.backward, {"upstream": X, "drawn": DRAWN}),
     **{
@@ -78,6 +95,7 @@ FUNCTIONS = {
 PLACES = [(function, name) for function, (_, right) in FUNCTIONS.items() for name in right]
 for name in ("rotate", "xor"):  # functions of the caller's, which may do what they like
     PLACES.remove(("threefry2x32", name))
+PLACES.remove(("Site.of", "law"))  # a protocol: whatever has its attributes
 
 
 # Not integers of a middling size, of which some are the shapes of arrays that fill the memory.
@@ -141,7 +159,7 @@ def test_mistakes_that_were_once_something_else(call, message):
 
 @pytest.mark.parametrize(
     "wrong", ["", b"\x01", bytearray(b"\x01"), memoryview(b"\x01"), {}, {0: 1}, np.empty((0, 2)), [True],
-              [np.True_], np.array(True), np.array([True])],
+              [np.True_], np.array(True), np.array([True]), np.empty(0), np.empty(0, bool)],
     ids=lambda wrong: type(wrong).__name__,  # the same in every process
 )  # fmt: skip
 def test_what_python_counts_out_as_integers_is_neither_shape_nor_axes(wrong):
@@ -172,6 +190,28 @@ def test_a_set_has_axes_but_is_no_shape():
     np.testing.assert_array_equal(one, other)
     with pytest.raises(TypeError, match="shape: expected a size of at least 0, or several"):
         quantal.key(0).bits({2, 3})
+
+
+def test_a_time_is_no_number():
+    for name in ("rate", "alpha"):
+        with pytest.raises(TypeError, match=f"^{name}: expected a number"):
+            Dilution(**{"rate": 0.5, "alpha": 1.0} | {name: np.timedelta64(1)})
+
+
+def test_the_word_of_another_class_is_a_plain_one():
+    class Words(enum.StrEnum):
+        PQ = "pq"
+
+    law = Dilution(0.5, 1.0, vary=Words.PQ)
+    assert repr(law) == "Dilution(rate=0.5, alpha=1.0)"
+    assert type(law.vary) is type(Site("", "", 0.5, 1.0, vary=Words.PQ).vary) is str
+
+
+def test_what_is_masked_has_no_value():
+    hidden = np.ma.masked_array([0.5, 0.5], [True, False])
+    for function in (LAW.pdf, LAW.cdf, LAW.ppf):
+        np.testing.assert_array_equal(np.isnan(function(hidden)), [True, False])
+    assert on_numpy.dilute(np.ma.masked, 0.5, 1.0) is np.ma.masked
 
 
 @pytest.mark.parametrize("wrong", [None, [None], [0.5, None], b"\x01", np.array([True], object)])

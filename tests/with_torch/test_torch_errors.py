@@ -148,12 +148,27 @@ def test_a_tensor_without_a_value_is_no_number():
             dilute(X, **{"rate": 0.5, "alpha": 1.0} | {name: torch.ones((), device="meta")})
 
 
-@pytest.mark.parametrize("name", ["p", "rate", "alpha", "dilution", "calls", *AXES])
+@pytest.mark.parametrize("name", ["p", "rate", "alpha", "dilution", "calls", "generator", *AXES])
 def test_a_layers_attribute_is_no_module(name):
     layer = QSD(0.5, 1.0)
     with pytest.raises(TypeError, match=r"^\w+: expected .* Received: \w+=Linear"):
         setattr(layer, name, nn.Linear(3, 3))
     assert not list(layer.children())
+
+
+@pytest.mark.parametrize("wrong", ["x", 7, nn.Parameter(X), nn.Buffer(X)], ids=type)
+def test_a_wrong_generator_is_refused_when_it_is_set(wrong):
+    layer = QSD(0.5, 1.0)
+    with pytest.raises(TypeError, match=r"^generator: expected a torch.Generator, .* Received: "):
+        layer.generator = wrong
+    assert layer.generator is None
+    assert not {**layer._parameters, **layer._buffers}
+
+
+def test_a_masked_number_is_none():
+    for wrong in (np.ma.masked, np.ma.masked_array(0.5, True)):
+        with pytest.raises((TypeError, ValueError), match="rate: expected a number"):
+            dilute(X, wrong, 1.0)
 
 
 def test_a_parameter_is_the_number_in_it():

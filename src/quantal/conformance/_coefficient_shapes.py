@@ -40,9 +40,13 @@ def coefficient_shapes(
     >>> coefficient_shapes((8, 16), p_broadcast_dims=0)
     ((8, 16), (1, 16))
     """
-    if not isinstance(shape, tuple | list) or all(isinstance(n, numbers.Integral) for n in shape):
+    try:
+        listed = list(shape) if isinstance(shape, tuple | list) else []
+    except Exception:  # what somebody's own class raises
+        raise wrong_type("shape", "a sequence of sizes", shape) from None
+    if all(isinstance(size, numbers.Integral) for size in listed):
         shape = checked_shape("shape", shape)
-    elif not all(_may_be_a_symbol(size) for size in shape):
+    elif not all(_may_be_a_symbol(size) for size in listed):
         raise wrong_type("shape", "a sequence of sizes", shape)
     return _granularity.coefficient_shapes(shape, broadcast_dims, p_broadcast_dims)
 

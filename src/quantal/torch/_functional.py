@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function_unary
@@ -145,10 +144,8 @@ def check_input(
 
 
 def number(value: Any) -> Any:
-    """Return the number in an array or tensor without axes; anything else as it is."""
-    if isinstance(value, (Tensor, np.ndarray)) and value.ndim == 0:
-        if isinstance(value, Tensor) and value.is_meta:  # there is no number in it
-            return value
+    """Return the number in a tensor without axes; anything else as it is."""
+    if isinstance(value, Tensor) and value.ndim == 0 and not value.is_meta:  # which has no number
         return value.item()
     return value
 

@@ -71,8 +71,7 @@ class DilutionLayer(nn.Module):
             raise wrong_value("rate", "p or rate, not both", rate)
         if p is None:
             p = 0.5 if rate is None else rate
-        check_generator(generator)
-        self.inplace = flag("inplace", inplace)
+        self.inplace = inplace
         # Not by the properties, which nn.Module passes over where it is given a module.
         self._broadcast_dims = axes_as_given("broadcast_dims", broadcast_dims)
         self._p_broadcast_dims = axes_as_given("p_broadcast_dims", p_broadcast_dims)
@@ -87,9 +86,12 @@ class DilutionLayer(nn.Module):
         if isinstance(getattr(type(self), name, None), property):
             # torch would register a parameter or a module of that name beside the property.
             object.__setattr__(self, name, value)
-        else:
-            checked: Any = flag(name, value) if name == "inplace" else value
-            super().__setattr__(name, checked)
+            return
+        if name == "inplace":
+            value = flag(name, value)
+        elif name == "generator":
+            check_generator(value)
+        super().__setattr__(name, value)
 
     @property
     def dilution(self) -> Dilution:
@@ -220,7 +222,6 @@ class DilutionLayer(nn.Module):
     def _source_of_this_call(self, code: Code) -> tuple[torch.Generator | Key, Tensor | None]:
         """Return the generator, or the key of this call; a graph folds in the count by itself."""
         generator: Any = self.generator
-        check_generator(generator)
         if code is Code.COMPILED:
             return generator, self._calls if isinstance(generator, Key) else None
         refuse_recomputation(generator)
