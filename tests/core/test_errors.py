@@ -5,6 +5,7 @@ That is a TypeError or a ValueError which says the argument, what was expected a
 
 import enum
 import fractions
+import weakref
 
 import hypothesis.extra.numpy as npst
 import numpy as np
@@ -23,6 +24,15 @@ from quantal.table import shared_table, table
 X = np.ones((2, 3), np.float32)
 LAW = Dilution(0.5, 1.0)
 DRAWN = reference.draw(LAW, (2, 3), np.random.default_rng(0))
+
+
+class Nothing:
+    pass
+
+
+class Tuple(tuple):
+    def __iter__(self):
+        raise ZeroDivisionError
 
 
 def shown(**given):
@@ -116,7 +126,8 @@ anything = st.one_of(
 @pytest.mark.parametrize(("function", "name"), PLACES)
 def test_one_form_for_every_hostile_argument(function, name, hostile, complaint):
     call, right = FUNCTIONS[function]
-    said = [complaint(call, **right | {name: wrong}) for wrong in hostile]
+    gone = weakref.proxy(Nothing())  # cannot even be asked for its class
+    said = [complaint(call, **right | {name: wrong}) for wrong in [gone, Tuple((0,)), *hostile]]
     assert not any(said), said
 
 
