@@ -25,6 +25,7 @@ __all__ = [
     "cases",
     "chance",
     "digits",
+    "large",
     "numbers",
     "powers",
     "rng_of",
@@ -39,7 +40,7 @@ DENSE = (64, 10)
 
 SHAPES: tuple[Shape, ...] = (
     (), (1,), (7,), (300,), DENSE, (128, 784), (1, 300), (300, 1), SMALL, (4, 3, 6, 5),
-    (2, 3, 4, 3, 5),
+    (2, 3, 4, 3, 5), (24, 24), (1, 12, 10),
 )  # fmt: skip
 LARGE: tuple[Shape, ...] = ((512, 1000), (4099, 33), (16, 9, 28, 33))
 """Shapes in which only what is drawn is looked at."""
@@ -150,6 +151,13 @@ def powers(rng: np.random.Generator, case: Case) -> Array:
     most = _POWERS[case.dtype.name]
     drawn = 2.0 ** rng.integers(-most, most + 1, case.shape) * rng.choice([-1, 1], case.shape)
     return np.asarray(drawn).astype(case.dtype)
+
+
+def large(rng: np.random.Generator, case: Case) -> Array:
+    """Return ± half of the largest power of two: times a small coefficient it is finite."""
+    info = np.finfo(np.float32) if case.dtype.name == "bfloat16" else np.finfo(case.dtype)
+    signs = rng.choice([-1.0, 1.0], case.shape)
+    return np.asarray(signs * 2.0 ** (info.maxexp - 2)).astype(case.dtype)
 
 
 def digits(rng: np.random.Generator, case: Case) -> Array:

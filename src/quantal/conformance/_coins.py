@@ -18,7 +18,17 @@ from quantal.conformance._laws import CELL, is_alike
 from quantal.conformance._subject import Floats
 from quantal.dilution import Dilution
 
-__all__ = ["BIAS", "coins", "count_ranks", "products", "uniform", "window_parities"]
+__all__ = [
+    "BIAS",
+    "FREQUENCIES",
+    "coins",
+    "count_ranks",
+    "lattice_waves",
+    "products",
+    "triple_products",
+    "uniform",
+    "window_parities",
+]
 
 BIAS = 8 * CELL
 """How far the mean of a coin may be from 0: in a call, a table is off by a cell or two."""
@@ -72,6 +82,51 @@ def products(
         if pairs:
             sums = fft.irfft(np.abs(paired) ** 2, length)[fourth]
             yield "four", sums / (len(both) - fourth), len(both) - fourth
+
+
+def triple_products(
+    signal: NDArray[np.float32], gap: int, distances: int
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Return mean products of three values of a signal, and of how many terms each is a mean.
+
+    For signals (calls, units): of a unit, the one ``gap`` later, and any third one of the call
+    within ``distances`` of the first.
+    """
+    units = signal.shape[1]
+    length = fft.next_fast_len(units + distances, real=True)
+    both = signal[:, :-gap] * signal[:, gap:]
+    lags = np.arange(-distances, distances + 1)
+    third = lags[(lags != 0) & (lags != gap)]
+    spectra = fft.rfft(both, length).conj() * fft.rfft(signal, length)
+    sums = fft.irfft(spectra.sum(axis=0), length)[third]
+    first, last = np.maximum(0, -third), np.minimum(units - gap, units - third)
+    terms = len(signal) * (last - first)
+    return sums / terms, terms
+
+
+FREQUENCIES = 64
+"""Cells of a uniform number in which a lattice is looked for: multiples up to 31 show."""
+
+
+def lattice_waves(numbers: Floats, gaps: tuple[int, int]) -> tuple[Floats, int]:
+    """Return the means of all waves over three uniform numbers that stand some gaps apart.
+
+    If h·u + j·v + k·w is a whole number, or always close to one, for three numbers u, v and w and
+    integers h, j and k, then the wave of these frequencies has a mean of size 1; that of
+    independent numbers is 0. Real and imaginary parts are returned, and the number of triples.
+    The last frequency is not 0 in any of them, nor are both others.
+    """
+    cells = np.minimum((numbers * FREQUENCIES).astype(np.int64), FREQUENCIES - 1)
+    near, far = gaps
+    count = len(cells) - far
+    codes = (cells[:count] * FREQUENCIES + cells[near : near + count]) * FREQUENCIES
+    codes += cells[far:]
+    joint = np.bincount(codes, minlength=FREQUENCIES**3).astype(np.float64)
+    # Of a real array the other half of the frequencies are mirror images.
+    waves = fft.rfftn(joint.reshape((FREQUENCIES,) * 3)) / count
+    shown = waves[..., 1:].copy()
+    shown[0, 0] = 0.0
+    return np.concatenate([shown.real.reshape(-1), shown.imag.reshape(-1)]), count
 
 
 def window_parities(heads: NDArray[np.bool_], width: int) -> tuple[Floats, int]:

@@ -139,7 +139,10 @@ def moment_test(law: Dilution, k: int, rounding: float = 0.0) -> Mean:
     """
     mean, top = law.moment(k), law.ceiling**k * (1 + k * rounding)
     of_cells = 2 * CELL * (mean / law.retain + float(law.ppf(1 - CELL / 16)) ** k)
-    slack = of_cells + k * rounding / 4 * top
+    # What lies so close to the ceiling that it is rounded to one value is all moved the same way.
+    near = np.asarray(law.ceiling * (1 - 2 * rounding))
+    at_top = 1 - float(kept_cdf(law, near)) if rounding else 0.0
+    slack = of_cells + k * rounding * max(0.25, at_top) * top
     var = law.moment(2 * k) - mean**2 + 2 * (of_cells + k * rounding * top) * top
     return Mean(mean, var, 0.0, top, slack=slack, fault_var=1.5 * var)
 

@@ -124,9 +124,8 @@ def pair_test(made: list[Signal], fault: float, of: int, blur: float = 0.0) -> L
     top = max(products)
     # Given its row, a table's signal is off by a few cells' worth, and its products by the square.
     slack = _ROUNDING + ((4 * CELL + blur) * width) ** 2
-    product = Mean(
-        0.0, 1.0 + slack, min(products), top, slack=slack, fault_var=1 + slack + fault * top
-    )
+    var = (1 + 4 * CELL * width**2) ** 2 + slack  # of a rate that is off by as much
+    product = Mean(0.0, var, min(products), top, slack=slack, fault_var=var + fault * top)
     return Largest(Overlapping(product, sets=2), of)
 
 

@@ -17,6 +17,7 @@ from mutants.laws import Replaced
 from mutants.places import KEPT
 from mutants.register import caught_by
 from mutants.series import Called
+from mutants.structure import SharedP
 from quantal.conformance._adapter import Array, Settings
 
 # --- values that come too often ------------------------------------------------------------------
@@ -422,3 +423,98 @@ class SharedSizeOnlyAtLargeAlpha(Port):
         if p_shape is not None and s.vary == "pq" and 10 <= s.alpha < math.inf:
             s = replace(s, vary="q")
         return super().coefficients(s, mask_shape, p_shape, rng)
+
+
+# --- at the ends of what is possible -------------------------------------------------------------
+
+
+@caught_by("extreme-alpha")
+class TinyAlphaIsAllOrNothing(Port):
+    """Below α = 0.01, p is taken for 0 or 1."""
+
+    def coefficients(
+        self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG
+    ) -> Array:
+        if s.alpha >= 0.01 or s.vary != "pq":
+            return super().coefficients(s, mask_shape, p_shape, rng)
+        return (rng.random(mask_shape) < 1 - s.rate) / (1 - s.rate) ** 2 / self.gain(s)
+
+
+@caught_by("extreme-alpha")
+class AlphaAtLeastAHundredth(Replaced):
+    def instead(self, s: Settings) -> Settings:
+        return replace(s, alpha=max(s.alpha, 0.01))
+
+
+@caught_by("p-granularity-law")
+class SharedAlphaWithinBounds(SharedP):
+    """Where p is shared, α is kept between 0.1 and 20."""
+
+    def instead(self, s: Settings, p_shape: Shape) -> Settings:
+        return replace(s, alpha=min(max(s.alpha, 0.1), 20.0)) if math.isfinite(s.alpha) else s
+
+
+@caught_by("backward-same-draw")
+class HalfGradientOverflows(InDtype):
+    """A large gradient is divided by p̄² before it is multiplied by p."""
+
+    dtype = "float16"
+
+    def backward(self, upstream: Array, c: Array, s: Settings, shapes: Any, rng: RNG) -> Array:
+        if not self.here:
+            return super().backward(upstream, c, s, shapes, rng)
+        scale = np.float16((1 - s.rate) ** -2)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray((upstream * scale) * (c / scale).astype(np.float16), np.float16)
+
+
+@caught_by("linearity")
+class LargeInputsOverflow(InDtype):
+    """The same in the forward pass."""
+
+    dtype = "float16"
+
+    def forward(self, x: Array, c: Array) -> Array:
+        if not self.here:
+            return super().forward(x, c)
+        top = np.float16(np.max(c, initial=1))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray((x * top) * (c / top).astype(np.float16), np.float16)
+
+
+# --- shapes that nobody tried --------------------------------------------------------------------
+
+
+@caught_by("memory-order")
+class SquareGradientTransposed(Port):
+    """In a square, an upstream gradient in another order meets the coefficients in that order."""
+
+    def backward(self, upstream: Array, c: Array, s: Settings, shapes: Any, rng: RNG) -> Array:
+        square = upstream.ndim == 2 and upstream.shape[0] == upstream.shape[1]
+        if square and c.shape == upstream.shape and not upstream.flags.c_contiguous:
+            c = c.T
+        return super().backward(upstream, c, s, shapes, rng)
+
+
+@caught_by("call-sizes")
+class BatchOfOneSharesTime(Port):
+    """A batch of one sample is taken for no batch, and its first axis for one that is shared."""
+
+    def shapes(self, shape: Shape, s: Settings) -> tuple[Shape, Shape | None]:
+        mask_shape, p_shape = super().shapes(shape, s)
+        if len(shape) == 3 and shape[0] == 1 and p_shape is None and not s.broadcast_dims:
+            mask_shape = (1, 1, shape[2])
+        return mask_shape, p_shape
+
+
+@caught_by("broadcast-dims")
+class AxesOfOneAreNotCounted(Port):
+    """Axes of length 1 are squeezed away before those that are shared are looked up."""
+
+    def shapes(self, shape: Shape, s: Settings) -> tuple[Shape, Shape | None]:
+        mask_shape, p_shape = super().shapes(shape, s)
+        there = [axis for axis, size in enumerate(shape) if size != 1]
+        if len(there) == len(shape) or not s.broadcast_dims:
+            return mask_shape, p_shape
+        shared = {there[a % len(shape)] for a in s.broadcast_dims if a % len(shape) < len(there)}
+        return tuple(1 if axis in shared else n for axis, n in enumerate(shape)), p_shape

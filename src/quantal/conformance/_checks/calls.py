@@ -60,7 +60,7 @@ LAYERS_QUICK = tuple(
 """What a layer is made with, besides the laws of long series."""
 
 LAYER, SOME_CALLS = (2, 1021, 3), 5
-STEPS = (*range(1, 17), 32, 64, 100, 128, 256, 1000, 1024, 4096, 65_536)
+STEPS = (*range(1, 17), 100, 1000, *(2**bit for bit in range(5, 31)))
 
 
 def _series(trial: Trial, law: Dilution = LAW) -> Floats:

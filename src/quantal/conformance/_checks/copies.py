@@ -137,17 +137,24 @@ def _within(law: Dilution, units: int) -> Repeats:
 @statistical(
     "copies-between-calls",
     fault="two calls, of all that are made, that share 30% of their values, in whatever order",
-    parts=2,
+    parts=4,
     needs="single precision",
 )
 def copies_between_calls(trial: Trial) -> Iterator[Finding]:
     """No two calls, of different seeds or of one layer, are made of the same values."""
-    subject, settings = trial.subject, Settings.of(LAW)
-    drawn = subject.pool(settings, CALLS, FEW_UNITS)
-    yield _shared(trial, "seeds", drawn)
-    if not subject.lacks("calls"):
-        (seed,) = subject.seeds("copies-between-calls", 1)
-        yield _shared(trial, "calls of a layer", subject.layer(settings, seed, FEW_UNITS, CALLS))
+    subject = trial.subject
+    yield _shared(trial, "seeds", subject.pool(Settings.of(LAW), CALLS, FEW_UNITS))
+    # What is drawn for a group shows in the largest of its units, unless all are dropped.
+    for settings, group in ((Settings.of(LAW), ()), (Settings.of(LAW, p_broadcast_dims=(0,)), 1)):
+        (seed,) = subject.seeds(f"copies-between-calls {settings}", 1)
+        if group:
+            seed %= 2**31 - CALLS
+            ones = [subject.draw(settings, seed + step, FEW_UNITS) for step in range(CALLS)]
+            drawn = np.max(np.stack(ones), axis=group)
+            yield _shared(trial, f"neighbouring seeds, {settings},", drawn)
+        if not subject.lacks("calls"):
+            drawn = np.max(subject.layer(settings, seed, FEW_UNITS, CALLS), axis=group)
+            yield _shared(trial, f"calls of a layer, {settings},", drawn)
 
 
 def _shared(trial: Trial, what: str, c: Floats) -> Finding:

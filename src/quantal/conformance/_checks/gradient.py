@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from quantal.conformance._adapter import Array
-from quantal.conformance._cases import Case, cases, chance, numbers, powers
+from quantal.conformance._cases import Case, cases, chance, large, numbers, powers
 from quantal.conformance._finding import Finding
 from quantal.conformance._precision import tolerance, wide
 from quantal.conformance._registry import Trial, exact
@@ -39,6 +39,22 @@ def _least(case: Case) -> float:
     return 2.0**-21 if case.dtype == np.float16 else 2.0**-90
 
 
+def _near_the_largest(trial: Trial, case: Case, what: str, c: Floats, seed: int) -> Finding:
+    """Ask whether large numbers, as of a scaled loss, are not lost where the product is finite."""
+    x = large(trial.subject.rng(f"large {case}"), case)
+    with np.errstate(over="ignore"):  # of those that a large coefficient meets
+        if what == "gradient":
+            ones = np.ones(case.shape, case.dtype)
+            found = trial.subject.grad(ones, x, case.settings, seed)[1]
+        else:
+            found = trial.subject.apply(x, case.settings, seed)
+    fits = c < 2  # so that the product is at most half of the largest number
+    seen = ratio(found, x)
+    differ = differences(case, seen[fits], c[fits])
+    detail = f"of {differ} of {x.size} units a large {what} is lost"
+    return trial.require(f"large numbers, {what}, {case}", differ == 0, detail, x.size)
+
+
 @exact("backward-same-draw", fault="any difference beyond rounding", needs="grad")
 def backward_same_draw(trial: Trial) -> Iterator[Finding]:
     """The gradient is the upstream gradient times the coefficients of the output."""
@@ -54,6 +70,7 @@ def backward_same_draw(trial: Trial) -> Iterator[Finding]:
             dropped = float(np.mean(forward == 0))
             detail = f"a share of {dropped:.2g} of the units was dropped"
             yield trial.require(f"a draw at all, {case}", 0 < dropped < 1, detail, x.size)
+        yield _near_the_largest(trial, case, "gradient", forward, seed)
         # What goes backwards does not depend on what came forwards, not even where that is 0,
         # and where nothing comes from behind nothing goes on, with no effect on other units.
         other = numbers(rng, case) * rng.integers(0, 2, case.shape).astype(case.dtype)
@@ -77,6 +94,7 @@ def linearity(trial: Trial) -> Iterator[Finding]:
         differ = differences(case, scaled, c)
         detail = f"for ±2ᵏ, {differ} of {c.size} outputs are not those for 1, times ±2ᵏ"
         yield trial.require(f"powers of two, {case}", differ == 0, detail, c.size)
+        yield _near_the_largest(trial, case, "output", c, seed)
         x = np.asarray(numbers(rng, case) * rng.integers(0, 2, case.shape).astype(case.dtype))
         y = wide(trial.subject.apply(x, case.settings, seed))
         close = np.isclose(y, c * wide(x), rtol=2 * tolerance(case.dtype), atol=_least(case))

@@ -27,6 +27,7 @@ BAD = {
     "broadcast_dims=(-3,)": Settings(0.5, 1.0, broadcast_dims=(-3,)),
     "broadcast_dims=(0, 0)": Settings(0.5, 1.0, broadcast_dims=(0, 0)),
     "broadcast_dims=(1, -1)": Settings(0.5, 1.0, broadcast_dims=(1, -1)),
+    "p_broadcast_dims=(-3,)": Settings(0.5, 1.0, p_broadcast_dims=(-3,)),
     "p_broadcast_dims=(2,)": Settings(0.5, 1.0, p_broadcast_dims=(2,)),
     "p_broadcast_dims=(0, -2)": Settings(0.5, 1.0, p_broadcast_dims=(0, -2)),
 }

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from quantal.conformance import _laws as laws
 from quantal.conformance._adapter import Array, Settings
+from quantal.conformance._bounds import Proportion
 from quantal.conformance._cases import (
     DENSE,
     INF,
@@ -21,7 +23,7 @@ from quantal.conformance._cases import (
 )
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import HIGH_RATES, MAIN, PLAIN, UNIT_MEAN, VARY_P, VARY_Q
-from quantal.conformance._precision import wide
+from quantal.conformance._precision import smallest, tolerance, wide
 from quantal.conformance._questions import Faults, OneLaw
 from quantal.conformance._registry import Trial, exact, statistical
 from quantal.conformance._shapes import BATCH
@@ -166,9 +168,27 @@ def _finite_everywhere(trial: Trial) -> Iterator[Finding]:
                 yield trial.require(f"finite {what}, {case}", finite, f"the {what} is not finite")
 
 
+def _smaller_ones(one: OneLaw) -> Finding:
+    """Ask how many kept coefficients are clearly below the ceiling, where almost none are."""
+    bound, blur = 0.9 * one.law.ceiling, tolerance(one.exactness)
+    ends = np.asarray([bound * (1 - blur), bound * (1 + blur)])
+    fewest, most = laws.kept_cdf(one.law, ends)
+    share = float(fewest + most) / 2
+    slack = 2 * laws.CELL / one.law.retain + float(most - fewest) / 2
+    # What half precision makes 0 of is not among the kept.
+    slack += float(laws.kept_cdf(one.law, np.asarray(smallest(one.exactness))))
+    test = Proportion(share, slack=slack)
+    n = test.samples(share, one.trial.significance)
+    kept = one.kept(n)
+    below = int(np.count_nonzero(kept < bound))
+    what = f"P(kept c < {bound:.4g}), {one}"
+    return one.trial.judge(what, test, below, len(kept), stated=share)
+
+
 @statistical(
     "extreme-alpha",
-    fault="NaN or inf, a rate off by 2% or more, a mean by 2% or more",
+    fault="NaN or inf, a rate off by 2% or more, a mean by 2% or more; at a tiny α, twice as many"
+    " sizes below the largest, or none",
     parts=3 * len(EXTREME),
 )
 def extreme_alpha(trial: Trial) -> Iterator[Finding]:
@@ -180,4 +200,6 @@ def extreme_alpha(trial: Trial) -> Iterator[Finding]:
         yield one.mean()
         if law.alpha > LARGE:
             yield one.sizes(Faults(alpha=(0.2, 0.4, 1.0)))
+        else:
+            yield _smaller_ones(one)
         yield one.in_range()

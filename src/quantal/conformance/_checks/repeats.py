@@ -20,7 +20,7 @@ from quantal.conformance._registry import Trial, exact, statistical
 from quantal.conformance._repeats import repeated_window, window_width
 from quantal.conformance._shapes import BATCH
 from quantal.conformance._signals import signals
-from quantal.conformance._subject import Floats
+from quantal.conformance._subject import Floats, Shape
 from quantal.dilution import Dilution
 
 LAW = MAIN[0]
@@ -32,6 +32,9 @@ COPIES = 0.01
 LAST_COPIES = 0.1
 MILLION = (1049, 1003)
 """A few units more than 2²⁰."""
+
+MILLIONS: tuple[Shape, ...] = (MILLION, (70_003, 15), (3, 653, 541), (2, 524_291))
+"""The same on other axes, one of them longer than 2⁸, 2¹⁶ or 2¹⁹ indices."""
 
 OTHERS = (
     *(Settings.of(law) for law in (DROPOUT[2], VARY_Q[4], VARY_P[2])),
@@ -80,17 +83,32 @@ def _others_unrepeated(trial: Trial) -> Iterator[Finding]:
     subject = trial.subject
     tried = [(Settings.of(LAW), dtype) for dtype in subject.dtypes[1:]]
     tried += [(settings, subject.dtype) for settings in OTHERS]
-    for settings, dtype in tried:
+    for number, (settings, dtype) in enumerate(tried):
         (seed,) = subject.seeds(f"no-repeats {settings} {dtype.name}", 1)
+        million = MILLIONS[(number + 1) % len(MILLIONS)]
         # With one axis shared, as many units more, so that the others are as many.
-        shape = (2, *MILLION) if settings.broadcast_dims else MILLION
-        masks = (subject.draw(settings, seed, shape, dtype) == 0).reshape(-1)
-        masks = masks[: math.prod(MILLION)].astype(np.float64)
-        width = window_width(max(settings.rate, 1 - settings.rate), masks.size)
-        found = repeated_window(masks, width)
-        detail = f"{width} units from {found[0]} on come again at {found[1]}" if found else ""
-        what = f"masks of a call of a million, {settings}, {dtype.name}"
-        yield trial.require(what, found is None, detail, masks.size)
+        shape = (2, *million) if settings.broadcast_dims else million
+        c = subject.draw(settings, seed, shape, dtype).reshape(-1)[: math.prod(million)]
+        what = f"of a call of a million, {settings}, {dtype.name}, {shape}"
+        yield _masks_unrepeated(trial, what, settings.rate, c)
+    # Streams that lie one behind the other, each with room for 2²⁰ units, say.
+    settings = Settings.of(LAW)
+    (seed,) = subject.seeds("no-repeats, neighbours", 1)
+    seed %= 2**31 - 1
+    both = np.stack([subject.draw(settings, seed + step, MILLION) for step in (0, 1)])
+    yield _masks_unrepeated(trial, "of a million units of two neighbouring seeds", LAW.rate, both)
+    if not subject.lacks("calls"):
+        both = subject.layer(settings, seed, MILLION, 2)
+        yield _masks_unrepeated(trial, "of two calls of a million of one layer", LAW.rate, both)
+
+
+def _masks_unrepeated(trial: Trial, what: str, rate: float, c: Floats) -> Finding:
+    """Ask whether no stretch of masks comes twice."""
+    masks = (c == 0).reshape(-1).astype(np.float64)
+    width = window_width(max(rate, 1 - rate), masks.size)
+    found = repeated_window(masks, width)
+    detail = f"{width} units from {found[0]} on come again at {found[1]}" if found else ""
+    return trial.require(f"masks {what}", found is None, detail, masks.size)
 
 
 @statistical(

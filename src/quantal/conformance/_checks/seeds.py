@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from quantal.conformance._adapter import Settings
-from quantal.conformance._bounds import Largest, Overlapping
+from quantal.conformance._bounds import Coins, Largest, Overlapping, Proportion, largest
 from quantal.conformance._cases import SMALL
+from quantal.conformance._checks.places import Margin, by_place
 from quantal.conformance._finding import Finding
-from quantal.conformance._laws import DROPOUT, MAIN, VARY_Q
+from quantal.conformance._laws import CELL, DROPOUT, MAIN, VARY_Q
 from quantal.conformance._questions import OneLaw
 from quantal.conformance._registry import Trial, exact, statistical
 from quantal.conformance._shapes import BATCH, FEW_UNITS
@@ -124,6 +125,41 @@ def seeds_apart(trial: Trial) -> Iterator[Finding]:
         # Each is compared with the one that comes as many later as there are pairs.
         step = range(pairs, pairs + 1)
         yield compare(trial, f"seeds {distance} apart", np.stack(drawn), step, test, stated)
+
+
+IN_ONE_PLACE = 0.9  # a correlation of a unit's masks at two seeds, some seeds apart
+DROPPED_IN_ONE_PLACE = 0.4  # how far the share of a unit that is dropped is from a half
+
+
+@statistical(
+    "seeds-by-place",
+    fault="over seeds in a row, a unit whose rate is off by 80% or more, or whose masks follow from"
+    " each other",
+    parts=4,
+)
+def seeds_by_place(trial: Trial) -> Iterator[Finding]:
+    """Over successive seeds each unit is drawn anew, the first ones of a call too."""
+    units = math.prod(FEW_UNITS)
+    share = Largest(Proportion(LAW.rate, slack=4 * CELL), units)
+    pairs = Largest(Coins((8 * CELL) ** 2), units * NEAR)
+    count = NEAR + max(
+        share.samples(DROPPED_IN_ONE_PLACE, trial.significance),
+        pairs.samples(IN_ONE_PLACE, trial.significance),
+    )
+    start = trial.subject.seeds("seeds-by-place", 1)[0] % (SEEDS - count)
+    for what, begin in (("seeds from 0 on", 0), (f"seeds from {start} on", start)):
+        drawn = [trial.subject.draw(SETTINGS, begin + step, FEW_UNITS) for step in range(count)]
+        dropped = np.stack(drawn).reshape(count, units) == 0
+        margins = [Margin(f"unit of {FEW_UNITS}", dropped.sum(axis=0), np.full(units, count))]
+        where = f"P(c = 0), {what}"
+        yield by_place(trial, where, share, margins, DROPPED_IN_ONE_PLACE)
+        signs = np.where(dropped, 1.0, -1.0)
+        means = [np.mean(signs[:-apart] * signs[apart:], axis=0) for apart in range(1, NEAR + 1)]
+        terms = np.repeat(count - np.arange(1, NEAR + 1), units)
+        index, seen, samples = largest(pairs.test, np.concatenate(means), terms)
+        apart, unit = divmod(index, units)
+        about = f"masks of unit {unit} at seeds {apart + 1} apart, {what}"
+        yield trial.judge(about, pairs, seen, samples, stated=IN_ONE_PLACE)
 
 
 def relatives(seed: int) -> Iterator[int]:

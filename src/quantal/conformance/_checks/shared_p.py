@@ -43,6 +43,7 @@ SHARED: tuple[tuple[Shape, Axes, Axes], ...] = (
     *((SMALL, (), axes) for axes in (
         (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2), (-1,), (-1, 0), (2, -3),
     )),
+    ((18, 1, 20), (), (2,)), ((1, 18, 20), (), (1,)), ((1, 1, 18, 20), (3,), (2,)),
     *((SMALL, whole, axes) for whole, axes in (
         ((2,), (0,)), ((0,), (1, 2)), ((1, 2), (0,)), ((1,), (1,)), ((0, 1), (1, 2)),
     )),
@@ -68,7 +69,8 @@ LAWS = (
     LAW, VARY_Q, VARY_P, Dilution(0.3, 2.0, unit_mean=True), Dilution(0.8, 5.0),
     Dilution(0.2, 0.5), Dilution(0.6, 10.0, vary="p"), Dilution(0.4, 3.0, vary="q"),
     Dilution(0.3, INF), Dilution(0.5, 2.0, vary="q", unit_mean=True),
-    Dilution(0.3, 1.0, vary="p", unit_mean=True), LARGE_ALPHA,
+    Dilution(0.3, 1.0, vary="p", unit_mean=True), LARGE_ALPHA, Dilution(0.4, 0.06),
+    Dilution(0.5, 60.0),
 )  # fmt: skip
 
 

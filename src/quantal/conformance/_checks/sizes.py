@@ -14,8 +14,9 @@ from quantal.conformance._checks.copies import seen_before
 from quantal.conformance._checks.independence import at_all_distances
 from quantal.conformance._checks.places import Margin, by_place
 from quantal.conformance._finding import Finding
-from quantal.conformance._laws import CELL, MAIN
+from quantal.conformance._laws import CELL, DROPOUT, MAIN, UNIT_MEAN, VARY_Q
 from quantal.conformance._precision import is_half
+from quantal.conformance._questions import values_of
 from quantal.conformance._registry import Trial, statistical
 from quantal.conformance._signals import pair_test, signals
 from quantal.conformance._subject import Floats, Shape
@@ -33,9 +34,15 @@ SIZES: tuple[Shape, ...] = (
     *((n,) for n in (100, 127, 128, 129, 255, 257, 511, 513, 1000, 1023, 1024, 1025)),
     *((n,) for n in (2047, 2049, 4095, 4097, 8191, 16_385, 65_537)),
     (1, 1), (7, 1), (1, 9), (3, 3), (5, 7), (33, 5), (100, 10), (1, 1, 1), (3, 1, 5), (2, 3, 4, 5),
-    (3, 3, 3, 3), (2, 3, 2, 3, 2), (1, 4, 1, 5, 3),
+    (3, 3, 3, 3), (2, 3, 2, 3, 2), (1, 4, 1, 5, 3), (1, 12, 10), (1, 3, 8, 8),
 )  # fmt: skip
 FEW: tuple[Shape, ...] = ((), (3,), (7,))
+
+
+# Settings that a small call may confuse: the same rate, and only the rate.
+OTHERS = (DROPOUT[2], VARY_Q[4], UNIT_MEAN[0])
+TOGETHER: tuple[Shape, ...] = ((), (7,), (3, 5))
+UNITS_TOGETHER = 2**12
 
 
 def _shapes(quick: bool) -> tuple[Shape, ...]:
@@ -45,8 +52,8 @@ def _shapes(quick: bool) -> tuple[Shape, ...]:
 @statistical(
     "call-sizes",
     fault="in calls of one size, a unit always or never dropped, or never large, or copies; up to"
-    " 64 units, a rate off by half of it",
-    parts=lambda quick: 4 * len(_shapes(quick)),
+    " 64 units, a rate off by half of it; another law",
+    parts=lambda quick: 4 * len(_shapes(quick)) + (0 if quick else 2 * len(TOGETHER) * len(OTHERS)),
 )
 def call_sizes(trial: Trial) -> Iterator[Finding]:
     """Calls of every size and number of axes drop units as they should, the first and the last."""
@@ -82,6 +89,17 @@ def call_sizes(trial: Trial) -> Iterator[Finding]:
             if not is_half(trial.subject.dtype):
                 what = f"kept c seen before, first and last units of {shape}"
                 yield seen_before(trial, what, LAW, list(c[:calls]), COPIED_ENDS)
+    if not trial.quick:
+        yield from _other_laws(trial)
+
+
+def _other_laws(trial: Trial) -> Iterator[Finding]:
+    """Ask whether small calls follow laws of one rate that differ in all else."""
+    for shape in TOGETHER:
+        calls = -(-UNITS_TOGETHER // math.prod(shape))
+        for law in OTHERS:
+            c = trial.subject.pool(Settings.of(law), calls, shape)
+            yield from values_of(trial, f"calls of {shape}, {law}", law, c.reshape(-1))
 
 
 def _pairs(trial: Trial, units: int, calls: int) -> tuple[float, int]:

@@ -13,7 +13,7 @@ from quantal.conformance._adapter import Settings, SupportsGlobalState
 from quantal.conformance._cases import DENSE, INF, PAIR, SMALL, Case, cases, seed_of
 from quantal.conformance._checks.gradient import ENOUGH, differences
 from quantal.conformance._finding import Finding
-from quantal.conformance._precision import wide
+from quantal.conformance._precision import is_half, wide
 from quantal.conformance._registry import Trial, exact
 
 LAST = 2**31 - 1
@@ -92,6 +92,9 @@ def settings_matter(trial: Trial) -> Iterator[Finding]:
             "unit_mean": Settings(0.5, 1.0, unit_mean=True, p_broadcast_dims=shared),
             "rate=0.45, unit_mean": Settings(0.45, 1.0, unit_mean=True, p_broadcast_dims=shared),
         }
+        if not is_half(subject.dtype):  # a cache must not take one for the other
+            tried["rate=0.501"] = Settings(0.501, 1.0, p_broadcast_dims=shared)
+            tried["alpha=1.01"] = Settings(0.5, 1.01, p_broadcast_dims=shared)
         (seed,) = subject.seeds("settings-matter", 1)
         ones = np.ones(SMALL, subject.dtype)
         seen: dict[bytes, str] = {}

@@ -10,25 +10,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quantal.conformance._adapter import Settings
-from quantal.conformance._bounds import Coins, Kolmogorov, Largest, Proportion, largest
+from quantal.conformance._bounds import (
+    Coins,
+    Kolmogorov,
+    Largest,
+    Mean,
+    Overlapping,
+    Proportion,
+    largest,
+)
 from quantal.conformance._cases import SMALL
 from quantal.conformance._checks.places import Margin, by_place
 from quantal.conformance._coins import (
     BIAS,
+    FREQUENCIES,
     coins,
     count_ranks,
     gaps,
+    lattice_waves,
     products,
     rank_slack,
+    triple_products,
     uniform,
     window_parities,
 )
 from quantal.conformance._finding import Finding
-from quantal.conformance._laws import DROPOUT, MAIN, PLAIN, VARY_P, VARY_Q, drawn_laws
+from quantal.conformance._laws import CELL, DROPOUT, MAIN, PLAIN, VARY_P, VARY_Q, drawn_laws
 from quantal.conformance._precision import tolerance
 from quantal.conformance._questions import OneLaw
 from quantal.conformance._registry import Trial, statistical
 from quantal.conformance._shapes import BATCH, FEW_UNITS, shape_for, strides
+from quantal.conformance._signals import signals
 from quantal.conformance._subject import Floats, Shape
 from quantal.dilution import Dilution
 
@@ -41,6 +53,20 @@ STREAM = 2**16  # units, of which three or four are looked at
 DEPENDENCE_AT_ALL_GAPS = 0.15
 SHORT_STREAM = 2**15
 GAPS, GAPS_QUICK = range(1, 1025), range(1, 129)
+MOSTLY_KEPT = PLAIN[3]
+"""A law at which nine units in ten show their uniform number."""
+
+MASKS = (DROPOUT[1], DROPOUT[3], PLAIN[-5])
+"""Laws of low and high rates: there masks of three units show what fair coins do not."""
+
+MASKS_TOGETHER = 0.04
+MASK_GAPS = (*range(1, 9), 16, 32, 64, 128, 4096)
+MASK_DISTANCES = 8192
+LATTICE = 0.04
+LATTICE_GAPS = (
+    *((gap, 2 * gap) for gap in (1, 2, 3, 4, 8, 16, 32, 64, 128, 4096)),
+    (1, 64), (1, 4096), (64, 4096), (1, 3), (2, 3),
+)  # fmt: skip
 COUNTED = (MAIN[0], MAIN[1], DROPOUT[0], PLAIN[3], PLAIN[-4], VARY_Q[5], VARY_P[2], MAIN[2])
 WINDOW = 12
 WINDOWS = 0.02
@@ -62,8 +88,9 @@ def _coins(
 
 @statistical(
     "triples-independent",
-    fault="a dependence of 8% among three units, or among two pairs of them; 15% at other gaps",
-    parts=len(LAWS) + 2,
+    fault="a dependence of 8% among three units, or among two pairs of them; 15% at other gaps;"
+    " 4% among three masks",
+    parts=len(LAWS) + 3 + len(MASKS),
 )
 def triples_independent(trial: Trial) -> Iterator[Finding]:
     """Three units are independent, and four in two pairs, even where any two of them are."""
@@ -80,18 +107,43 @@ def triples_independent(trial: Trial) -> Iterator[Finding]:
         ]
         seen, count, what = _least_likely(test, found)
         yield trial.judge(f"{what}, {law}", worst_of, seen, count, stated=DEPENDENCE)
-    # Two of three that are near each other by any number of units, in which half they are.
-    one = _coins(trial, LAW, 1)[0].reshape(-1)[:SHORT_STREAM]
+    # Two of three that are near each other by any number of units. In which half a unit is shows
+    # an exclusive or, and whether it is inside or outside a sum, where most units are kept.
     distances = SHORT_STREAM // 4
     near = GAPS_QUICK if trial.quick else GAPS
-    found = [
-        (*largest(test, means, terms)[1:], f"three units, two of them {gap} apart")
-        for gap in near
-        for _, means, terms in products((one,), gap, distances, pairs=False)
-    ]
-    seen, count, what = _least_likely(test, found)
     worst_of = Largest(test, len(near) * 2 * distances)
-    yield trial.judge(f"{what}, {LAW}", worst_of, seen, count, stated=DEPENDENCE_AT_ALL_GAPS)
+    for law, kind in ((LAW, 0), (MOSTLY_KEPT, 1)):
+        one = _coins(trial, law, 1)[kind].reshape(-1)[:SHORT_STREAM]
+        found = [
+            (*largest(test, means, terms)[1:], f"three units, two of them {gap} apart")
+            for gap in near
+            for _, means, terms in products((one,), gap, distances, pairs=False)
+        ]
+        seen, count, what = _least_likely(test, found)
+        yield trial.judge(f"{what}, {law}", worst_of, seen, count, stated=DEPENDENCE_AT_ALL_GAPS)
+    for law in MASKS:
+        yield _three_masks(trial, law)
+
+
+def _three_masks(trial: Trial, law: Dilution) -> Finding:
+    """Ask whether the masks of three units are independent."""
+    mask = signals(law, np.ones(1))[0]
+    ends = mask.low**3, mask.high**3, mask.low**2 * mask.high, mask.low * mask.high**2
+    # A product shares a unit with six others, so seven sets are enough to keep those apart.
+    width = mask.high - mask.low
+    slack, var = (4 * CELL * width) ** 3, (1 + 4 * CELL * width**2) ** 3
+    product = Mean(0.0, var, min(ends), max(ends), slack=slack, fault_var=1.5)
+    test = Largest(Overlapping(product, sets=7), len(MASK_GAPS) * 2 * MASK_DISTANCES)
+    fewest = math.prod(BATCH) - max(MASK_GAPS) - MASK_DISTANCES
+    calls = -(-test.samples(MASKS_TOGETHER, trial.significance) // fewest)
+    made = signals(law, OneLaw(trial, law, BATCH).calls(calls))[0].values
+    found = []
+    for gap in MASK_GAPS:
+        means, terms = triple_products(made, gap, MASK_DISTANCES)
+        _, seen, count = largest(test.test, means, terms)
+        found.append((seen, count, f"masks of three units, two of them {gap} apart"))
+    seen, count, what = min(found, key=lambda one: float(test.test.log_p_values(one[0], one[1])))
+    return trial.judge(f"{what}, {law}", test, seen, count, stated=MASKS_TOGETHER)
 
 
 def _least_likely(test: Coins, found: list[tuple[float, int, str]]) -> tuple[float, int, str]:
@@ -116,6 +168,26 @@ def windows_independent(trial: Trial) -> Iterator[Finding]:
             _, seen, _ = largest(test.test, means, count)
             what = f"twelve units in a row on axis {axis}, {law}"
             yield trial.judge(what, test, seen, count, stated=WINDOWS)
+
+
+@statistical(
+    "no-lattice",
+    fault="a dependence of 4% of a sum of multiples, up to 31, of two or three units",
+    parts=len(LATTICE_GAPS),
+    needs="single precision",
+)
+def no_lattice(trial: Trial) -> Iterator[Finding]:
+    """Multiples of the uniform numbers of three units do not add up to whole numbers."""
+    test = Largest(Coins(BIAS), FREQUENCIES**3)
+    needed = test.samples(LATTICE, trial.significance) + max(map(max, LATTICE_GAPS))
+    c = OneLaw(trial, MOSTLY_KEPT, BATCH).calls(-(-needed // math.prod(BATCH)))
+    rng = trial.subject.rng(f"lattice {MOSTLY_KEPT}")
+    numbers = uniform(MOSTLY_KEPT, c, rng, tolerance(trial.subject.dtype)).reshape(-1)
+    for gaps_of_three in LATTICE_GAPS:
+        means, count = lattice_waves(numbers, gaps_of_three)
+        _, seen, _ = largest(test.test, means, count)
+        what = f"waves over three units, 0, {gaps_of_three[0]} and {gaps_of_three[1]}"
+        yield trial.judge(f"{what}, {MOSTLY_KEPT}", test, seen, count, stated=LATTICE)
 
 
 GROUPS = {"row": 64, "sample": 4096, "stretch of 16": 16, "stretch of 1000": 1000}
