@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import hashlib
 import math
 from typing import Any
 
@@ -191,3 +193,146 @@ class TablesByHand(Recipe):
         cell = rng.integers(2**16, size=p_shape)
         keep = rng.integers(LEVELS, size=mask_shape) < shared.keep_below[cell]
         return np.where(keep, shared.values[cell], np.float32(0))
+
+
+@right
+class OnlyBrainFloat(Port):
+    """A framework that has bfloat16 and nothing else."""
+
+    dtypes = ("bfloat16",)
+
+    def validate(self, x: Array, s: Settings) -> None:
+        Dilution(s.rate, s.alpha, vary=s.vary, unit_mean=s.unit_mean)
+        if x.dtype.name != "bfloat16":
+            raise TypeError(f"x: expected bfloat16. Received: {x.dtype}")
+
+
+@right
+class OneUniformInSingle(Port):
+    """A float32 between 0 and 1 of 24 bits finds its cell."""
+
+    def cells(self, s: Settings, shape: Shape, rng: RNG) -> Array:
+        return np.asarray(rng.random(shape, np.float32) * np.float32(2**16)).astype(np.uint16)
+
+
+@right
+class OneUniformInDouble(InverseLaw):
+    """A float64 of 53 bits, and the quantile function between its points."""
+
+    def coefficients(
+        self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG
+    ) -> Array:
+        if p_shape is not None or s.alpha < 0.5 or s.vary == "p" or math.isinf(s.alpha):
+            return super().coefficients(s, mask_shape, p_shape, rng)
+        u = np.asarray(rng.random(mask_shape))
+        points, sizes = kept_points(s.law)
+        c = np.interp((u - s.rate) / (1 - s.rate), points, sizes)
+        return np.where(u < s.rate, 0.0, c)
+
+
+@functools.lru_cache(maxsize=64)
+def kept_points(law: Dilution) -> tuple[Array, Array]:
+    """Return shares of kept units, close to each other at both ends, and sizes up to there."""
+    ends = np.geomspace(1e-9, 0.01, 2000)
+    points = np.concatenate([[0.0], ends, np.linspace(0.01, 0.99, 8001)[1:-1], 1 - ends[::-1], [1]])
+    return points, law.ppf(law.rate + (1 - law.rate) * points)
+
+
+@right
+class MersenneTwister(Port):
+    """NumPy's generator of old, linear in its bits but with a long period."""
+
+    def source(self, seed: int) -> RNG:
+        return np.random.Generator(np.random.MT19937(seed))
+
+
+@right
+class HashedSeeds(Port):
+    """A seed goes through SHA-256, and each call of a layer has a hash of its own."""
+
+    def source(self, seed: int) -> RNG:
+        digest = hashlib.sha256(str(seed).encode()).digest()
+        return np.random.default_rng(int.from_bytes(digest, "big"))
+
+    def calls(self, x: Array, *, count: int, seed: int, **settings: Any) -> list[Array]:
+        s = Settings(**settings)
+        keys = [hash((seed, call)) & 2**63 - 1 for call in range(count)]
+        return [self.step(x, x, s, self.source(key))[0] for key in keys]
+
+
+@right
+class SpawnedSeeds(Port):
+    """A layer spawns a child of its seed for each call."""
+
+    def calls(self, x: Array, *, count: int, seed: int, **settings: Any) -> list[Array]:
+        s, parent = Settings(**settings), np.random.SeedSequence(seed)
+        children = (parent.spawn(1)[0] for _ in range(count))
+        return [self.step(x, x, s, np.random.default_rng(child))[0] for child in children]
+
+
+@right
+class DrawnAgainBackwards(Port):
+    """Nothing is kept for the backward pass: it draws the same coefficients once more."""
+
+    def step(self, x: Array, upstream: Array, s: Settings, rng: RNG) -> tuple[Array, Array]:
+        self.before = copy.deepcopy(rng)
+        return super().step(x, upstream, s, rng)
+
+    def backward(self, upstream: Array, c: Array, s: Settings, shapes: Any, rng: RNG) -> Array:
+        return super().backward(
+            upstream, self.coefficients(s, *shapes, self.before), s, shapes, rng
+        )
+
+
+@right
+class PackedMasks(Port):
+    """Of the forward pass a mask of bits is kept, and the sizes of the kept units."""
+
+    def backward(self, upstream: Array, c: Array, s: Settings, shapes: Any, rng: RNG) -> Array:
+        packed, sizes = np.packbits(c != 0), c[c != 0]
+        again = np.zeros(c.shape, c.dtype)
+        again[np.unpackbits(packed, count=c.size).astype(bool).reshape(c.shape)] = sizes
+        return super().backward(upstream, again, s, shapes, rng)
+
+
+@right
+class DropsBeforeItMultiplies(Port):
+    """A mask first, then the sizes of what is left: what was dropped is 0, whatever it was."""
+
+    def forward(self, x: Array, c: Array) -> Array:
+        y = np.zeros_like(x)
+        c = np.broadcast_to(c, x.shape)
+        y[c != 0] = x[c != 0] * c[c != 0]
+        return y
+
+    def backward(self, upstream: Array, c: Array, s: Settings, shapes: Any, rng: RNG) -> Array:
+        return self.forward(upstream, c)
+
+
+@right
+class ThroughDouble(Recipe):
+    """Whatever comes in is computed with in float64, and rounded once at the end."""
+
+    def mask(self, p: Array, s: Settings, shape: Shape, rng: RNG) -> Array:
+        return np.asarray(rng.random(shape) < (1 - s.rate if s.vary == "q" else p))
+
+    def forward(self, x: Array, c: Array) -> Array:
+        return np.asarray(x.astype(np.float64) * c).astype(x.dtype)
+
+
+@right
+class ColumnsFirst(Port):
+    """Units are drawn column by column, whatever their order in memory."""
+
+    def cells(self, s: Settings, shape: Shape, rng: RNG) -> Array:
+        return super().cells(s, shape[::-1], rng).T
+
+
+@right
+class FourUnitsAWord(Port):
+    """Words of 64 bits, each for four units; what is left of the last one is not used."""
+
+    def cells(self, s: Settings, shape: Shape, rng: RNG) -> Array:
+        units = math.prod(shape)
+        words = rng.integers(2**64, size=-(-units // 4), dtype=np.uint64)
+        return words.view(np.uint16)[:units].reshape(shape)

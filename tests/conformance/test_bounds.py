@@ -9,10 +9,15 @@ from scipy import stats
 from quantal.conformance._bounds import (
     POWER,
     Atoms,
+    Coins,
     Correlation,
     Kolmogorov,
+    Largest,
     Mean,
+    Overlapping,
     Proportion,
+    RareEvents,
+    Repeats,
     smallest,
 )
 from quantal.conformance._bounds import (
@@ -90,6 +95,65 @@ def test_false_alarms_are_no_more_than_the_level(name: str) -> None:
     shift = 0.0 if isinstance(test, Kolmogorov) else shift
     alarms = rejections(test, shift, n, LEVEL)
     assert stats.binom.sf(alarms - 1, RUNS, LEVEL) > TINY
+
+
+def _coins(calls: int, rng: np.random.Generator) -> np.ndarray:
+    return rng.choice([-1.0, 1.0], (RUNS, calls))
+
+
+def _alarms(test: AnyTest, seen: np.ndarray, n: int) -> int:
+    return sum(test.p_value(float(one), n) <= LEVEL for one in seen)
+
+
+def test_false_alarms_of_products_that_overlap() -> None:
+    # Three signs, 1 and 3 apart: each sign is in three products. And two of another law, 5 apart.
+    rng, n = np.random.default_rng(2), 500
+    signs = _coins(n + 3, rng)
+    means = np.mean(signs[:, :-3] * signs[:, 1:-2] * signs[:, 3:], axis=1)
+    assert stats.binom.sf(_alarms(Coins(), means, n) - 1, RUNS, LEVEL) > TINY
+    rare = np.where(rng.random((RUNS, n + 5)) < 0.05, 0.95, -0.05) / np.sqrt(0.0475)
+    means = np.mean(rare[:, :-5] * rare[:, 5:], axis=1)
+    ends = [a * b for a in (rare.min(), rare.max()) for b in (rare.min(), rare.max())]
+    pair = Overlapping(Mean(0.0, 1.0, min(ends), max(ends)), sets=2)
+    assert stats.binom.sf(_alarms(pair, means, n) - 1, RUNS, LEVEL) > TINY
+    means = np.mean(rare[:, :-5] * rare[:, 2:-3] * rare[:, 5:], axis=1)
+    tops = [rare.min() * rare.max() ** 2, rare.max() ** 3]
+    three = Overlapping(Mean(0.0, 1.0, *tops), sets=7)
+    assert stats.binom.sf(_alarms(three, means, n) - 1, RUNS, LEVEL) > TINY
+
+
+def test_false_alarms_of_the_largest() -> None:
+    # All sums of signs over the same numbers: those of the Walsh-Hadamard transform.
+    rng, n = np.random.default_rng(3), 64
+    counts = rng.multinomial(n, np.full(16, 1 / 16), RUNS)
+    parities = np.array([[(-1.0) ** (i & j).bit_count() for i in range(16)] for j in range(1, 16)])
+    worst = np.max(np.abs(counts @ parities.T / n), axis=1)
+    alarms = _alarms(Largest(Coins(), 15), worst, n)
+    assert stats.binom.sf(alarms - 1, RUNS, LEVEL) > TINY
+    assert alarms > 0  # not so wide that nothing fails
+
+
+def test_false_alarms_of_repeats() -> None:
+    rng, n = np.random.default_rng(4), 40
+    for call in (None, 10):
+        drawn = rng.integers(200, size=(RUNS, n))
+        rows = drawn.reshape(RUNS, -1, n if call is None else call)
+        seen = np.array([sum(len(one) - len(np.unique(one)) for one in row) for row in rows])
+        alarms = _alarms(Repeats(1 / 200, call), seen, n)
+        assert stats.binom.sf(alarms - 1, RUNS, LEVEL) > TINY
+
+
+@pytest.mark.parametrize("by_table", [False, True])
+def test_false_alarms_of_rare_events(by_table: bool) -> None:
+    # A call has a cell for them or not; or units are independent at the rate itself.
+    rng, size, calls = np.random.default_rng(5), 1000, 20
+    test = RareEvents(1 / 4000, size, 1 / 1000)
+    if not by_table:
+        seen = rng.binomial(size * calls, test.rate, RUNS)
+    else:
+        rates = np.where(rng.random((RUNS, calls)) < 0.25, test.cell, 0.0)
+        seen = rng.binomial(size, rates).sum(axis=1)
+    assert stats.binom.sf(_alarms(test, seen, calls) - 1, RUNS, LEVEL) > TINY
 
 
 def test_the_exact_test_wastes_nothing() -> None:

@@ -133,16 +133,13 @@ def moment_test(law: Dilution, k: int, rounding: float = 0.0) -> Mean:
     """Return the test of E[cᵏ].
 
     A row of a table has one kept cell more or less, and its last cell may hold a value from
-    anywhere within the cell. Rounding to the nearest shifts no mean by more than a small part of
-    its largest error. The power is for faults that do not make the variance more than half as
-    large again.
+    anywhere within the cell. Rounding shifts no mean by more than its largest relative error. The
+    power is for faults that do not make the variance more than half as large again.
     """
     mean, top = law.moment(k), law.ceiling**k * (1 + k * rounding)
     of_cells = 2 * CELL * (mean / law.retain + float(law.ppf(1 - CELL / 16)) ** k)
-    # What lies so close to the ceiling that it is rounded to one value is all moved the same way.
-    near = np.asarray(law.ceiling * (1 - 2 * rounding))
-    at_top = 1 - float(kept_cdf(law, near)) if rounding else 0.0
-    slack = of_cells + k * rounding * max(0.25, at_top) * top
+    # Where sizes lie close to the ceiling they may all be rounded the same way.
+    slack = of_cells + k * rounding * mean
     var = law.moment(2 * k) - mean**2 + 2 * (of_cells + k * rounding * top) * top
     return Mean(mean, var, 0.0, top, slack=slack, fault_var=1.5 * var)
 

@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from quantal._errors import wrong_value
 
-__all__ = ["blur", "dtypes_of", "is_half", "roundoff", "smallest", "tolerance", "wide"]
+__all__ = ["coarseness", "dtypes_of", "is_half", "roundoff", "smallest", "tolerance", "wide"]
 
 USUAL = ("float16", "float32", "float64")
 KNOWN = (*USUAL, "bfloat16")
@@ -54,9 +54,9 @@ def tolerance(dtype: DTypeLike) -> float:
     return max(8 * roundoff("float32"), 2 * roundoff(dtype))
 
 
-def blur(dtype: DTypeLike) -> float:
-    """Return how many coefficients, as a share, rounding may move across a given size."""
-    return 4 * roundoff(dtype) if is_half(dtype) else 0.0
+def coarseness(dtype: DTypeLike) -> float:
+    """Return how far rounding may move a coefficient, relatively, where that matters."""
+    return 2 * roundoff(dtype) if is_half(dtype) else 0.0
 
 
 def smallest(dtype: DTypeLike) -> float:

@@ -32,47 +32,60 @@ __all__ = [
 ]
 
 _ROUNDING = 1e-5  # of a mean product, by a Fourier transform in float32
+_MOST_BLURRED = 0.08  # of the kept, beyond which sizes say too little
 
 
 @dataclass(frozen=True)
 class Signal:
-    """A signal of mean 0 and variance 1, and its largest values."""
+    """A signal of mean 0 and variance 1, its largest values, and how much of it rounding spoils.
+
+    ``blur`` is the share of units that rounding may have moved from one side to the other.
+    """
 
     name: str
     values: NDArray[np.float32]
     low: float
     high: float
+    blur: float
 
 
-def signals(law: Dilution, c: Floats) -> list[Signal]:
-    """Return the signals of coefficients: one or, where kept ones differ, three."""
+def signals(law: Dilution, c: Floats, coarseness: float) -> list[Signal]:
+    """Return the signals of coefficients: one or, where kept ones clearly differ, three.
+
+    ``coarseness`` is how far rounding may have moved them, relatively.
+    """
     kept = c != 0
     made = [_standardised("dropped", ~kept, law.rate, 1.0, None)]
-    if (cuts := _cuts(law)) is not None:
-        levels, (low, middle, high) = cuts
-        large = _standardised("large", c > middle, 1 - levels[1], law.retain, kept)
-        inner = (c > low) & (c <= high)
-        made += [large, _standardised("middling", inner, levels[2] - levels[0], law.retain, kept)]
+    if (cuts := _cuts(law, coarseness)) is not None:
+        levels, (low, middle, high), blur = cuts
+        large = _standardised("large", c > middle, 1 - levels[1], law.retain, kept, blur)
+        inner, share = (c > low) & (c <= high), levels[2] - levels[0]
+        made += [large, _standardised("middling", inner, share, law.retain, kept, blur)]
     return made
 
 
-def large_test(law: Dilution, rounding: float, smallest: float) -> Proportion | None:
+def large_test(law: Dilution, coarseness: float, smallest: float) -> Proportion | None:
     """Return the test of how many kept coefficients are large; None where all are alike.
 
     Rounding may move those that lie close to the middle across it, and make 0 of the small ones,
     which are then not among the kept.
     """
-    if (cuts := _cuts(law)) is None:
+    if (cuts := _cuts(law, coarseness)) is None:
         return None
     middle = cuts[1][1]
-    ends = np.asarray([middle * (1 + rounding), middle * (1 - rounding), smallest])
+    ends = np.asarray([middle * (1 + coarseness), middle * (1 - coarseness), smallest])
     fewest, most, left = 1 - kept_cdf(law, ends)
     most = most / left
     return Proportion((fewest + most) / 2, slack=4 * CELL + (most - fewest) / 2)
 
 
 def _standardised(
-    name: str, hit: NDArray[np.bool_], share: float, of: float, among: NDArray[np.bool_] | None
+    name: str,
+    hit: NDArray[np.bool_],
+    share: float,
+    of: float,
+    among: NDArray[np.bool_] | None,
+    blur: float = 0.0,
 ) -> Signal:
     """Return a hit as a signal: 0 for units that are not among those that could be one."""
     scale = (of * share * (1 - share)) ** -0.5
@@ -80,15 +93,18 @@ def _standardised(
     values = np.where(hit, np.float32(high), np.float32(low))
     if among is not None:
         values *= among
-    return Signal(name, values, low, high)
+    return Signal(name, values, low, high, blur)
 
 
 @functools.cache
-def _cuts(law: Dilution) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Return three quantiles of the kept coefficients, and where they are, if they differ.
+def _cuts(
+    law: Dilution, coarseness: float
+) -> tuple[tuple[float, ...], tuple[float, ...], float] | None:
+    """Return three quantiles of the kept coefficients, and where they are, if they clearly differ.
 
-    At small β most of them lie so close to the ceiling that rounding makes them one: then the
-    quantiles are those of the others.
+    And the share of units that rounding may move across two of them. At small β most of the kept
+    lie so close to the ceiling that rounding makes them one: then the quantiles are those of the
+    others.
     """
     if is_alike(law):
         return None
@@ -96,7 +112,12 @@ def _cuts(law: Dilution) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
     levels = tuple(apart * share for share in (0.25, 0.5, 0.75))
     if levels[0] < 0.02:
         return None
-    return levels, tuple(float(law.ppf(law.rate + law.retain * level)) for level in levels)
+    at = law.ppf(law.rate + law.retain * np.asarray(levels))
+    moved = kept_cdf(law, at * (1 + coarseness)) - kept_cdf(law, at * (1 - coarseness))
+    blur = 2 * float(np.max(moved))
+    if blur > _MOST_BLURRED:
+        return None
+    return levels, tuple(float(one) for one in at), law.retain * blur
 
 
 # --- products ------------------------------------------------------------------------------------
@@ -111,11 +132,10 @@ class Lagged:
     terms: NDArray[np.int64]
 
 
-def pair_test(made: list[Signal], fault: float, of: int, blur: float = 0.0) -> Largest[Overlapping]:
+def pair_test(made: list[Signal], fault: float, of: int) -> Largest[Overlapping]:
     """Return the test of the worst of so many mean products.
 
-    ``blur`` is the share of units that rounding may have moved from one side to the other. The
-    fault is a share of units that are copies, or opposites, of others: it brings the largest
+    The fault is a share of units that are copies, or opposites, of others: it brings the largest
     products with it, which the power takes into account.
     """
     ends = [end for one in made for end in (one.low, one.high)]
@@ -123,7 +143,7 @@ def pair_test(made: list[Signal], fault: float, of: int, blur: float = 0.0) -> L
     width = max(end - start for start, end in ((one.low, one.high) for one in made))
     top = max(products)
     # Given its row, a table's signal is off by a few cells' worth, and its products by the square.
-    slack = _ROUNDING + ((4 * CELL + blur) * width) ** 2
+    slack = _ROUNDING + ((4 * CELL + max(one.blur for one in made)) * width) ** 2
     var = (1 + 4 * CELL * width**2) ** 2 + slack  # of a rate that is off by as much
     product = Mean(0.0, var, min(products), top, slack=slack, fault_var=var + fault * top)
     return Largest(Overlapping(product, sets=2), of)

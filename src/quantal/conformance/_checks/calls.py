@@ -79,13 +79,13 @@ def _series(trial: Trial, law: Dilution = LAW) -> Floats:
 def calls_independent(trial: Trial) -> Iterator[Finding]:
     """Successive calls of a layer are independent, and so are those that are hundreds apart."""
     units = math.prod(BATCH)
-    test = apart_test(LAW, units, NEAR, COPIES)
+    test = apart_test(trial, units, NEAR, COPIES)
     count = calls_needed(trial, test, units, NEAR, COPIES)
     (seed,) = trial.subject.seeds("calls-independent", 1)
     c = trial.subject.layer(SETTINGS, seed, BATCH, count).reshape(count, -1)
     yield compare(trial, "calls {} apart", c, range(1, NEAR + 1), test, COPIES)
     steps = range(1, LONG // 2)
-    test = apart_test(LAW, math.prod(FEW_UNITS), len(steps), LONG_COPIES)
+    test = apart_test(trial, math.prod(FEW_UNITS), len(steps), LONG_COPIES)
     yield compare(trial, "calls {} apart", _series(trial), steps, test, LONG_COPIES)
 
 

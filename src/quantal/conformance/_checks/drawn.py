@@ -18,7 +18,7 @@ from quantal.conformance._checks.layouts import layouts
 from quantal.conformance._checks.shared_p import Groups
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import drawn_laws
-from quantal.conformance._precision import wide
+from quantal.conformance._precision import coarseness, wide
 from quantal.conformance._questions import values_of
 from quantal.conformance._registry import Trial, statistical
 from quantal.conformance._signals import signals
@@ -85,17 +85,18 @@ def drawn_cases_hold(trial: Trial) -> Iterator[Finding]:
     subject = trial.subject
     for case in drawn_cases(subject, COUNT_QUICK if trial.quick else COUNT):
         yield from _one_draw(trial, case)
-        law, groups = case.settings.law, case.groups
-        calls = min(-(-group_count(trial, law, groups) // groups), MOST_CALLS)
+        law, groups, coarse = case.settings.law, case.groups, coarseness(case.dtype)
+        needed = group_count(trial, law, groups, coarse)
+        calls = min(-(-needed // groups), MOST_CALLS)
         c = subject.pool(case.settings, calls, case.shape, case.dtype)
         own = _groups(case, c)
         same = np.array_equal(c, np.broadcast_to(first(c, _whole(case)), c.shape))
         yield trial.require(f"shared coefficients, {case}", same, "units of a group differ")
         if own.size >= 2**12:
             yield from values_of(trial, f"{case}", law, own.reshape(-1), case.dtype)
-        if groups > 1 and calls * groups >= group_count(trial, law, groups):
-            made = signals(law, own)
-            yield at_all_distances(trial, f"{case}", made, groups // 2, COPIES, case.dtype)
+        if groups > 1 and calls * groups >= needed:
+            made = signals(law, own, coarse)
+            yield at_all_distances(trial, f"{case}", made, groups // 2, COPIES)
 
 
 def _whole(case: Case) -> list[int]:

@@ -14,7 +14,7 @@ from quantal.conformance._bounds import Proportion
 from quantal.conformance._checks.independence import at_all_distances, copies
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import CELL, DROPOUT, MAIN, PLAIN, UNIT_MEAN, VARY_P, VARY_Q
-from quantal.conformance._precision import is_half, roundoff
+from quantal.conformance._precision import coarseness, is_half, roundoff
 from quantal.conformance._questions import Faults, OneLaw, values_of
 from quantal.conformance._registry import Trial, statistical
 from quantal.conformance._shapes import BATCH
@@ -46,11 +46,11 @@ def dtype_law(trial: Trial) -> Iterator[Finding]:
             yield from OneLaw(trial, law, BATCH, dtype).ask(COARSE)
         yield OneLaw(trial, FEW_PER_MILLE, BATCH, dtype).drops(Faults(rate=(0.5,)))
         units = math.prod(BATCH)
-        stated, calls = copies(trial, MAIN[0], units, (0.05,))
+        stated, calls = copies(trial, MAIN[0], units, (0.05,), dtype)
         c = OneLaw(trial, MAIN[0], BATCH, dtype).calls(calls)
-        made = signals(MAIN[0], c)
+        made = signals(MAIN[0], c, coarseness(dtype))
         what = f"{MAIN[0]}, {dtype.name}"
-        yield at_all_distances(trial, what, made, units // 2, stated, dtype)
+        yield at_all_distances(trial, what, made, units // 2, stated)
         if not trial.quick:
             yield from _shared(trial, dtype)
     yield trial.require(f"{len(subject.dtypes)} dtypes", True, "")

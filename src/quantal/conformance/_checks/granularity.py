@@ -14,6 +14,7 @@ from quantal.conformance._checks.independence import at_all_distances
 from quantal.conformance._checks.places import Margin, by_place
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import CELL, DROPOUT, MAIN, UNIT_MEAN, VARY_Q
+from quantal.conformance._precision import coarseness
 from quantal.conformance._questions import values_of
 from quantal.conformance._registry import Trial, exact, statistical
 from quantal.conformance._shapes import FEW_UNITS
@@ -106,15 +107,16 @@ def broadcast_dims(trial: Trial) -> Iterator[Finding]:
 )
 def broadcast_law(trial: Trial) -> Iterator[Finding]:
     """Shared coefficients follow the law, and groups are independent, however far apart."""
+    coarse = coarseness(trial.subject.dtype)
     for number, (shape, axes) in enumerate(GROUPED_QUICK if trial.quick else GROUPED):
         law = LAWS[number % len(LAWS)]
         settings = Settings.of(law, broadcast_dims=axes)
         what = f"of groups, {shape}, {settings}"
         groups = own_size(shape, axes)
-        c = draws(trial, settings, shape, groups, group_count(trial, law, groups))
+        c = draws(trial, settings, shape, groups, group_count(trial, law, groups, coarse))
         own = first(c, [axis % len(shape) + 1 for axis in axes]).reshape(len(c), groups)
         yield from values_of(trial, what, law, own.reshape(-1))
-        yield at_all_distances(trial, what, signals(law, own), groups // 2, COPIES)
+        yield at_all_distances(trial, what, signals(law, own, coarse), groups // 2, COPIES)
     yield from in_few_groups(trial, "broadcast_dims")
 
 
@@ -149,8 +151,8 @@ def _by_group(trial: Trial, shape: Shape, settings: Settings, axes: Axes) -> Fin
     return by_place(trial, f"P(c = 0), {settings}", test, found, ALWAYS)
 
 
-def group_count(trial: Trial, law: Dilution, groups: int) -> int:
+def group_count(trial: Trial, law: Dilution, groups: int, coarse: float) -> int:
     """Return how many groups it takes to find copies among those of a call."""
-    made, distances = signals(law, np.ones(1)), groups // 2
+    made, distances = signals(law, np.ones(1), coarse), groups // 2
     test = pair_test(made, COPIES, len(made) ** 2 * max(distances, 1))
     return -(-test.samples(COPIES, trial.significance) * groups // (groups - distances))

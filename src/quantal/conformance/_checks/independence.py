@@ -13,7 +13,7 @@ from quantal.conformance import _laws as laws
 from quantal.conformance._bounds import Correlation
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import CELL, DROPOUT, MAIN, PLAIN, UNIT_MEAN, VARY_P, VARY_Q
-from quantal.conformance._precision import blur
+from quantal.conformance._precision import coarseness
 from quantal.conformance._questions import MOST, OneLaw
 from quantal.conformance._registry import Trial, statistical
 from quantal.conformance._shapes import BATCH, shape_for
@@ -35,26 +35,25 @@ def at_all_distances(
     made: list[Signal],
     distances: int,
     stated: float,
-    dtype: np.dtype[Any] | None = None,
 ) -> Finding:
     """Ask whether units of a call, up to so far apart, are uncorrelated in whatever they show."""
-    blurred = blur(trial.subject.dtype if dtype is None else dtype)
-    test = pair_test(made, stated, len(made) ** 2 * distances, blurred)
+    test = pair_test(made, stated, len(made) ** 2 * distances)
     one, index, seen, terms = least_likely(list(within_calls(made, distances)), test)
     first, second = one.names
     about = f"{what}, {first} and {second} {index + 1} units apart"
     return trial.judge(about, test, seen, terms, stated=stated)
 
 
-def copies(trial: Trial, law: Dilution, units: int, faults: tuple[float, ...]) -> tuple[float, int]:
+def copies(
+    trial: Trial, law: Dilution, units: int, faults: tuple[float, ...], dtype: np.dtype[Any]
+) -> tuple[float, int]:
     """Return the share of copies that can be found, and how many calls of so many units it takes.
 
     Of the distances up to half a call.
     """
-    made, distances = signals(law, np.ones(1)), units // 2
-    blurred = max(blur(dtype) for dtype in trial.subject.dtypes)
+    made, distances = signals(law, np.ones(1), coarseness(dtype)), units // 2
     for fault in faults:
-        test = pair_test(made, fault, len(made) ** 2 * distances, blurred)
+        test = pair_test(made, fault, len(made) ** 2 * distances)
         if fault == faults[-1] or test.detectable(MOST // 2, trial.significance) <= fault:
             break
     return fault, -(-test.samples(fault, trial.significance) // (units - distances))
@@ -68,13 +67,14 @@ def copies(trial: Trial, law: Dilution, units: int, faults: tuple[float, ...]) -
 def units_independent(trial: Trial) -> Iterator[Finding]:
     """Units of a call are independent, however far apart, at every rate and α."""
     drawn = laws.drawn_laws(trial.subject.rng("units-independent"), DRAWN)
+    coarse = coarseness(trial.subject.dtype)
     for number, law in enumerate((*MAIN, *LAWS, *drawn)):
         shape = BATCH if law in MAIN else shape_for(number, trial.quick)
         units = math.prod(shape)
         wanted = (CORRELATION,) if law == LAW else (0.02,) if law in MAIN else COPIES
-        stated, calls = copies(trial, law, units, wanted)
-        c = OneLaw(trial, law, shape).calls(calls)
-        yield at_all_distances(trial, f"{law}", signals(law, c), units // 2, stated)
+        stated, calls = copies(trial, law, units, wanted, trial.subject.dtype)
+        made = signals(law, OneLaw(trial, law, shape).calls(calls), coarse)
+        yield at_all_distances(trial, f"{law}", made, units // 2, stated)
 
 
 # --- along one axis ------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from quantal.conformance import _laws as laws
 from quantal.conformance._bounds import Largest, Proportion
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import DROPOUT, MAIN, PLAIN, UNIT_MEAN, VARY_P, VARY_Q
-from quantal.conformance._precision import is_half, roundoff, smallest
+from quantal.conformance._precision import coarseness, smallest
 from quantal.conformance._questions import MOST, OneLaw
 from quantal.conformance._registry import Trial, statistical
 from quantal.conformance._shapes import BATCH, SHAPES, shape_for
@@ -147,14 +147,14 @@ def size_by_place(trial: Trial) -> Iterator[Finding]:
     for number, law in enumerate(FEW if trial.quick else LAWS):
         shape = shape_for(number, trial.quick)
         dtype = trial.subject.dtype
-        rounding = roundoff(dtype) if is_half(dtype) else 0.0
-        each = large_test(law, rounding, smallest(dtype))
+        coarse = coarseness(dtype)
+        each = large_test(law, coarse, smallest(dtype))
         if each is None:
             continue
         # A fifth to spare, since how many are kept is left to chance.
         test, stated, needed = _test(trial, shape, each, MOST * law.retain / 1.2)
         c = _calls(trial, law, shape, int(1.2 * needed / law.retain))
-        hit = signals(law, c)[1].values > 0
+        hit = signals(law, c, coarse)[1].values > 0
         found = margins(hit, c != 0, shape)
         yield by_place(trial, f"P(c is large), {law}", test, found, stated)
 

@@ -15,6 +15,7 @@ from quantal.conformance._checks.independence import at_all_distances
 from quantal.conformance._checks.places import Margin, by_place, folded
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import DROPOUT, MAIN, VARY_P, VARY_Q
+from quantal.conformance._precision import coarseness
 from quantal.conformance._questions import OneLaw
 from quantal.conformance._registry import Trial, exact, statistical
 from quantal.conformance._repeats import repeated_window, window_width
@@ -131,13 +132,12 @@ def large_call(trial: Trial) -> Iterator[Finding]:
     ]
     yield by_place(trial, f"P(c = 0), {LAW}", _places(samples + units), margins, 0.4 * LAW.rate)
     yield _blocks(trial, dropped)
-    flat = c.reshape(1, -1)
-    mask = signals(LAW, flat)[:1]
+    flat, coarse = c.reshape(1, -1), coarseness(trial.subject.dtype)
+    mask = signals(LAW, flat, coarse)[:1]
     yield at_all_distances(trial, f"{LAW}", mask, c.size // 2, COPIES)
     last = flat[:, -math.prod(BATCH) :]
-    yield at_all_distances(
-        trial, f"{LAW}, the last units", signals(LAW, last), last.size // 2, LAST_COPIES
-    )
+    made = signals(LAW, last, coarse)
+    yield at_all_distances(trial, f"{LAW}, the last units", made, last.size // 2, LAST_COPIES)
 
 
 def _blocks(trial: Trial, dropped: NDArray[np.bool_]) -> Finding:

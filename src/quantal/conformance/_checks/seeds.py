@@ -13,6 +13,7 @@ from quantal.conformance._cases import SMALL
 from quantal.conformance._checks.places import Margin, by_place
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import CELL, DROPOUT, MAIN, VARY_Q
+from quantal.conformance._precision import coarseness
 from quantal.conformance._questions import OneLaw
 from quantal.conformance._registry import Trial, exact, statistical
 from quantal.conformance._shapes import BATCH, FEW_UNITS
@@ -24,7 +25,6 @@ from quantal.conformance._signals import (
     signals,
 )
 from quantal.conformance._subject import Floats
-from quantal.dilution import Dilution
 
 LAW = MAIN[0]
 SETTINGS = Settings.of(LAW)
@@ -53,22 +53,22 @@ FAR = (
 """How far apart two seeds may be for an implementation to mix them up."""
 
 
-def apart_test(law: Dilution, units: int, shifts: int, stated: float) -> Largest[Overlapping]:
+def apart_test(trial: Trial, units: int, shifts: int, stated: float) -> Largest[Overlapping]:
     """Return the test of units of two calls, so many shifts of which are looked at."""
-    made = two_signals(law, np.ones((1, 1)))
+    made = two_signals(trial, np.ones((1, 1)))
     return pair_test(made, stated, len(made) ** 2 * shifts * (2 * (units // 2) + 1))
 
 
-def two_signals(law: Dilution, c: Floats) -> list[Signal]:
+def two_signals(trial: Trial, c: Floats) -> list[Signal]:
     """Return of what coefficients show whether they were dropped, and whether they are large."""
-    return signals(law, c)[:2]
+    return signals(LAW, c, coarseness(trial.subject.dtype))[:2]
 
 
 def compare(
     trial: Trial, what: str, c: Floats, steps: range, test: Largest[Overlapping], stated: float
 ) -> Finding:
     """Ask whether units of calls so many steps apart are uncorrelated, at all distances."""
-    made, distances = two_signals(LAW, c), c.shape[1] // 2
+    made, distances = two_signals(trial, c), c.shape[1] // 2
     found = []
     for apart in steps:
         one, index, seen, terms = least_likely(list(between_calls(made, distances, apart)), test)
@@ -90,7 +90,7 @@ def calls_needed(
 def seeds_independent(trial: Trial) -> Iterator[Finding]:
     """Draws of different seeds are independent."""
     units, steps = math.prod(BATCH), range(1, 4)
-    test = apart_test(LAW, units, len(steps), COPIES)
+    test = apart_test(trial, units, len(steps), COPIES)
     calls = calls_needed(trial, test, units, max(steps), COPIES)
     c = OneLaw(trial, LAW, BATCH).calls(calls)
     yield compare(trial, "far seeds", c, steps, test, COPIES)
@@ -100,7 +100,7 @@ def seeds_independent(trial: Trial) -> Iterator[Finding]:
 def neighbouring_seeds(trial: Trial) -> Iterator[Finding]:
     """Draws of the seeds s, s + 1, s + 2, … are independent, also shifted against each other."""
     units, steps = math.prod(BATCH), range(1, NEAR + 1)
-    test = apart_test(LAW, units, NEAR, COPIES)
+    test = apart_test(trial, units, NEAR, COPIES)
     calls = calls_needed(trial, test, units, NEAR, COPIES)
     start = trial.subject.seeds("neighbouring-seeds", 1)[0] % (SEEDS - calls)
     drawn = [trial.subject.draw(SETTINGS, start + step, BATCH).reshape(-1) for step in range(calls)]
@@ -113,7 +113,7 @@ def neighbouring_seeds(trial: Trial) -> Iterator[Finding]:
 def seeds_apart(trial: Trial) -> Iterator[Finding]:
     """Draws of two seeds are independent, also where they differ in one bit, or by 2¹⁶."""
     stated, units = 0.3, math.prod(SMALL)
-    test = apart_test(LAW, units, 1, stated)
+    test = apart_test(trial, units, 1, stated)
     pairs = calls_needed(trial, test, units, 0, stated)
     for number, distance in enumerate(FAR):
         seeds = trial.subject.seeds("seeds-apart", pairs, start=number * pairs)

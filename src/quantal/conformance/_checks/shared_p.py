@@ -26,6 +26,7 @@ from quantal.conformance._checks.granularity import (
 from quantal.conformance._checks.independence import at_all_distances
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import CELL, INF, MAIN
+from quantal.conformance._precision import coarseness
 from quantal.conformance._questions import values_of
 from quantal.conformance._registry import Trial, exact, statistical
 from quantal.conformance._signals import signals
@@ -119,17 +120,18 @@ class Groups:
 )
 def p_granularity_law(trial: Trial) -> Iterator[Finding]:
     """With shared p, each single coefficient follows the law, and groups are independent."""
+    coarse = coarseness(trial.subject.dtype)
     for law, shape, whole, axes in _cases(trial.quick):
         settings = Settings.of(law, broadcast_dims=whole, p_broadcast_dims=axes)
         what = f"with shared p, {shape}, {settings}"
         groups = own_size(shape, (*whole, *axes))
-        drawn = _draws(trial, settings, shape, group_count(trial, law, groups))
+        drawn = _draws(trial, settings, shape, group_count(trial, law, groups, coarse))
         c = Groups.of(drawn, drawn.shape[1:], axes).c
         yield from values_of(trial, what, law, c[0].reshape(-1))
-        yield at_all_distances(trial, what, signals(law, c[-1]), groups // 2, COPIES)
+        yield at_all_distances(trial, what, signals(law, c[-1], coarse), groups // 2, COPIES)
         if law.vary == "q" or math.isinf(law.alpha):
             # Masks that no p has a part in are independent, in whatever groups they are.
-            masks = signals(law, drawn.reshape(len(drawn), -1))[:1]
+            masks = signals(law, drawn.reshape(len(drawn), -1), coarse)[:1]
             units = masks[0].values.shape[1]
             yield at_all_distances(trial, f"masks {what}", masks, units // 2, COPIES)
     yield from in_few_groups(trial, "p_broadcast_dims")

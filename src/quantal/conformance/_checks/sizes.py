@@ -15,7 +15,7 @@ from quantal.conformance._checks.independence import at_all_distances
 from quantal.conformance._checks.places import Margin, by_place
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import CELL, DROPOUT, MAIN, UNIT_MEAN, VARY_Q
-from quantal.conformance._precision import is_half
+from quantal.conformance._precision import coarseness, is_half
 from quantal.conformance._questions import values_of
 from quantal.conformance._registry import Trial, statistical
 from quantal.conformance._signals import pair_test, signals
@@ -57,6 +57,7 @@ def _shapes(quick: bool) -> tuple[Shape, ...]:
 )
 def call_sizes(trial: Trial) -> Iterator[Finding]:
     """Calls of every size and number of axes drop units as they should, the first and the last."""
+    coarse = coarseness(trial.subject.dtype)
     for shape in _shapes(trial.quick):
         units = math.prod(shape)
         ends, distances = min(units, 2 * ENDS), units // 2
@@ -75,7 +76,7 @@ def call_sizes(trial: Trial) -> Iterator[Finding]:
         where, kept = f"unit of {shape}", c != 0
         for what, test, hit, among, fault in (
             ("P(c = 0)", dropped, ~kept, np.ones_like(kept), stated),
-            ("P(c is large)", large, signals(LAW, c)[1].values > 0, kept, ALWAYS),
+            ("P(c is large)", large, signals(LAW, c, coarse)[1].values > 0, kept, ALWAYS),
         ):
             hits, among_which = hit.sum(axis=0), among.sum(axis=0)
             found = [Margin(where, hits, among_which)]
@@ -84,7 +85,7 @@ def call_sizes(trial: Trial) -> Iterator[Finding]:
                 found.append(Margin(f"the {name} units of {shape}, together", *together))
             yield by_place(trial, f"{what}, first and last", test, found, fault)
         if units > 1:
-            made = signals(LAW, all_units)
+            made = signals(LAW, all_units, coarse)
             yield at_all_distances(trial, f"units of {shape}", made, distances, copied)
             if not is_half(trial.subject.dtype):
                 what = f"kept c seen before, first and last units of {shape}"
@@ -104,7 +105,7 @@ def _other_laws(trial: Trial) -> Iterator[Finding]:
 
 def _pairs(trial: Trial, units: int, calls: int) -> tuple[float, int]:
     """Return the share of copies that so many calls reveal, and how many of them are enough."""
-    made, distances = signals(LAW, np.ones(1)), units // 2
+    made, distances = signals(LAW, np.ones(1), coarseness(trial.subject.dtype)), units // 2
     for copied in PAIRS:
         test = pair_test(made, copied, len(made) ** 2 * max(distances, 1))
         few = -(-test.samples(copied, trial.significance) // (units - distances))

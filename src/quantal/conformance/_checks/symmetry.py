@@ -13,7 +13,7 @@ from scipy import fft
 from quantal.conformance._bounds import Largest, Mean, Overlapping
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import DROPOUT, MAIN, VARY_Q
-from quantal.conformance._precision import blur
+from quantal.conformance._precision import coarseness
 from quantal.conformance._questions import OneLaw
 from quantal.conformance._registry import Trial, statistical
 from quantal.conformance._shapes import BATCH
@@ -56,7 +56,7 @@ def symmetries(trial: Trial) -> Iterator[Finding]:
 
 
 def _unlike_itself(trial: Trial, law: Dilution) -> Finding:
-    made = signals(law, OneLaw(trial, law, BATCH).calls(1))
+    made = signals(law, OneLaw(trial, law, BATCH).calls(1), coarseness(trial.subject.dtype))
     units = math.prod(BATCH)
     pairs = list(itertools.combinations_with_replacement(range(len(made)), 2))
     test = _test(trial, made, units * len(pairs) * len(TURNS) * 2 ** len(BATCH))
@@ -81,6 +81,6 @@ def _test(trial: Trial, made: list[Signal], of: int) -> Largest[Overlapping]:
     enough for those within a set to have no unit in common.
     """
     top = max(max(abs(one.low), one.high) for one in made) ** 2
-    slack = ON_THE_SPOT + blur(trial.subject.dtype)
+    slack = ON_THE_SPOT + max(one.blur for one in made)
     product = Mean(0.0, 1.0 + slack * top, -top, top, slack=slack, fault_var=1.0 + COPIES * top)
     return Largest(Overlapping(product, sets=3), of)

@@ -127,7 +127,7 @@ def triples_independent(trial: Trial) -> Iterator[Finding]:
 
 def _three_masks(trial: Trial, law: Dilution) -> Finding:
     """Ask whether the masks of three units are independent."""
-    mask = signals(law, np.ones(1))[0]
+    mask = signals(law, np.ones(1), 0.0)[0]
     ends = mask.low**3, mask.high**3, mask.low**2 * mask.high, mask.low * mask.high**2
     # A product shares a unit with six others, so seven sets are enough to keep those apart.
     width = mask.high - mask.low
@@ -136,7 +136,7 @@ def _three_masks(trial: Trial, law: Dilution) -> Finding:
     test = Largest(Overlapping(product, sets=7), len(MASK_GAPS) * 2 * MASK_DISTANCES)
     fewest = math.prod(BATCH) - max(MASK_GAPS) - MASK_DISTANCES
     calls = -(-test.samples(MASKS_TOGETHER, trial.significance) // fewest)
-    made = signals(law, OneLaw(trial, law, BATCH).calls(calls))[0].values
+    made = signals(law, OneLaw(trial, law, BATCH).calls(calls), 0.0)[0].values
     found = []
     for gap in MASK_GAPS:
         means, terms = triple_products(made, gap, MASK_DISTANCES)
