@@ -42,7 +42,7 @@ FEW: tuple[Shape, ...] = ((), (3,), (7,))
 # Settings that a small call may confuse: the same rate, and only the rate.
 OTHERS = (DROPOUT[2], VARY_Q[4], UNIT_MEAN[0])
 TOGETHER: tuple[Shape, ...] = ((), (7,), (3, 5))
-UNITS_TOGETHER = 2**12
+UNITS_TOGETHER, MOST_CALLS = 2**12, 600
 
 
 def _shapes(quick: bool) -> tuple[Shape, ...]:
@@ -97,7 +97,7 @@ def call_sizes(trial: Trial) -> Iterator[Finding]:
 def _other_laws(trial: Trial) -> Iterator[Finding]:
     """Ask whether small calls follow laws of one rate that differ in all else."""
     for shape in TOGETHER:
-        calls = -(-UNITS_TOGETHER // math.prod(shape))
+        calls = min(-(-UNITS_TOGETHER // math.prod(shape)), MOST_CALLS)
         for law in OTHERS:
             c = trial.subject.pool(Settings.of(law), calls, shape)
             yield from values_of(trial, f"calls of {shape}, {law}", law, c.reshape(-1))
