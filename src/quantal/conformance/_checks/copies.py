@@ -35,6 +35,8 @@ COPIES = 0.05
 COPIES_QUICK = 0.1
 BETWEEN = 0.3
 CALLS = 300
+GROUPS = (3, 90)
+"""A call of groups of which enough show what they have drawn."""
 
 # Square where they can be, as what mirrors or transposes needs that.
 SHAPES: tuple[Shape, ...] = ((24, 24), (600,), (9, 8, 9), (5, 5, 5, 5), (3, 4, 4, 4, 3), (60, 10))
@@ -145,16 +147,16 @@ def copies_between_calls(trial: Trial) -> Iterator[Finding]:
     subject = trial.subject
     yield _shared(trial, "seeds", subject.pool(Settings.of(LAW), CALLS, FEW_UNITS))
     # What is drawn for a group shows in the largest of its units, unless all are dropped.
-    for settings, group in ((Settings.of(LAW), ()), (Settings.of(LAW, p_broadcast_dims=(0,)), 1)):
-        (seed,) = subject.seeds(f"copies-between-calls {settings}", 1)
-        if group:
-            seed %= 2**31 - CALLS
-            ones = [subject.draw(settings, seed + step, FEW_UNITS) for step in range(CALLS)]
-            drawn = np.max(np.stack(ones), axis=group)
-            yield _shared(trial, f"neighbouring seeds, {settings},", drawn)
-        if not subject.lacks("calls"):
-            drawn = np.max(subject.layer(settings, seed, FEW_UNITS, CALLS), axis=group)
-            yield _shared(trial, f"calls of a layer, {settings},", drawn)
+    in_groups = Settings.of(LAW, p_broadcast_dims=(0,))
+    (seed,) = subject.seeds("copies-between-calls", 1)
+    seed %= 2**31 - CALLS
+    drawn = [subject.draw(in_groups, seed + step, GROUPS).max(axis=0) for step in range(CALLS)]
+    yield _shared(trial, f"neighbouring seeds, {in_groups},", np.stack(drawn))
+    if not subject.lacks("calls"):
+        layer = subject.layer(Settings.of(LAW), seed, FEW_UNITS, CALLS)
+        yield _shared(trial, "calls of a layer", layer)
+        layer = subject.layer(in_groups, seed, GROUPS, CALLS).max(axis=1)
+        yield _shared(trial, f"calls of a layer, {in_groups},", layer)
 
 
 def _shared(trial: Trial, what: str, c: Floats) -> Finding:
