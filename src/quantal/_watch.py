@@ -18,7 +18,7 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 __all__ = ["MaskFinder", "NativeMask", "StackFrame", "in_package"]
-__all__ += ["looks_random", "of_its_own"]
+__all__ += ["looks_random", "of_its_own", "short", "stack_frames"]
 
 
 _RANDOM_NAME = re.compile(r"(^|_)(rng|rand|random|uniform|bernoulli|binomial)")
@@ -92,7 +92,7 @@ class MaskFinder:
         )
         makes_mask = kind in self._masks and (follows or kind in self._drawn)
         if makes_mask and (rate := self._masks[kind](inputs)) is not None:
-            self.found.append(NativeMask(_short(rate), _stack()))
+            self.found.append(NativeMask(short(rate), stack_frames()))
         elif kind in self._random or (follows and kind in self._passed_on):
             self._tensors.update({id(each): each for each in outputs})
 
@@ -103,12 +103,14 @@ def of_its_own(frame: StackFrame | None) -> str:
     return f"it draws a mask of its own{where}"
 
 
-def _short(rate: float) -> float:
+def short(rate: float) -> float:
+    """Return a rate without the digits that rounding has left."""
     # Which may come as a float32, or as 1 less the probability to keep a unit.
     return float(f"{rate:.6g}") if math.isfinite(rate) else math.nan
 
 
-def _stack() -> tuple[StackFrame, ...]:
+def stack_frames() -> tuple[StackFrame, ...]:
+    """Return the lines that are being run, the innermost first."""
     frame, found = sys._getframe(1), []
     while frame is not None:
         code = frame.f_code

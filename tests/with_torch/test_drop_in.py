@@ -122,6 +122,21 @@ def test_a_module_is_loaded_with_weights_only(make):
         assert torch.load(stream, weights_only=True)[0].p == 0.25
 
 
+def test_the_state_of_torchs_own_layer():
+    """The layer takes its rate; but a new one, as a pickle makes it, would have no alpha."""
+    native = nn.Dropout(0.3, inplace=True).eval()
+    layer = QSD(0.1, 2.0, generator=quantal.key(0))
+    layer.__setstate__(native.__getstate__())
+    assert (layer.p, layer.alpha, layer.inplace, layer.training) == (0.3, 2.0, True, False)
+    assert layer.generator == quantal.key(0)
+    y = layer.train()(torch.ones(1000))
+    assert abs((y == 0).float().mean() - 0.3) < 0.08
+    with pytest.raises(
+        ValueError, match=r"alpha: expected a number; the state of a layer of dropout"
+    ):
+        QSD.__new__(QSD).__setstate__(native.__getstate__())
+
+
 def test_all_that_a_layer_has_is_loaded_with_weights_only():
     layer = QSD(0.5, 2.0, True, vary="q", p_broadcast_dims=(0,), generator=quantal.key(3))
     layer(torch.ones(3))

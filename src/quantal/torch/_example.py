@@ -6,7 +6,7 @@ import functools
 import inspect
 import random
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
@@ -21,7 +21,9 @@ from quantal.torch._layers import DilutionLayer
 __all__ = ["build", "run_unnoticed"]
 
 
-def run_unnoticed(model: nn.Module, example: Any) -> None:
+def run_unnoticed(
+    model: nn.Module, example: Any, watched: Callable[[Callable[[], Any]], None]
+) -> None:
     """Run a training pass; afterwards all values and random states are as they were.
 
     Parameters
@@ -30,6 +32,8 @@ def run_unnoticed(model: nn.Module, example: Any) -> None:
         If it is not in training, it is from now on.
     example
         As in `convert`.
+    watched : function
+        Called with a function that runs the pass; it may do so more than once.
     """
     if callable(example) and not isinstance(example, Tensor):
         takes_model = len(inspect.signature(example).parameters) > 0
@@ -40,7 +44,7 @@ def run_unnoticed(model: nn.Module, example: Any) -> None:
     if not model.training:
         model.train()
     with _same_values(model, steps), _same_random_states(model), _eager(), torch.enable_grad():
-        run()
+        watched(run)
 
 
 def build(model: nn.Module, example: Any) -> None:

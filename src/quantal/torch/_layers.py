@@ -276,6 +276,9 @@ class DilutionLayer(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
+        if "_law" not in state:
+            self._set_native_state(state)
+            return
         law, calls = state.pop("_law"), state.pop("_served")
         super().__setstate__(state)
         if isinstance(self.generator, tuple):
@@ -283,6 +286,15 @@ class DilutionLayer(nn.Module):
         self.calls = calls
         self._device = torch.device("cpu")
         self.dilution = Dilution(**law)
+
+    def _set_native_state(self, state: dict[str, Any]) -> None:
+        """Take the rate and all else that a layer of torch's own has; alpha stays as it is."""
+        if "_dilution" not in vars(self):
+            expected = "a number; the state of a layer of dropout has none. Load it as dropout, and"
+            raise wrong_value("alpha", f"{expected} convert it", None)
+        rate = state.pop("p")
+        super().__setstate__(state)
+        self.p = rate
 
     def __prepare_scriptable__(self) -> nn.Module:
         """Return what torch.jit.script is to compile instead."""

@@ -1,27 +1,111 @@
-"""The masks that torch draws without QSD, which compares no random numbers of its own making."""
+"""The masks that torch draws without QSD, found by following chance from operation to operation.
+
+A mask is what drops units: random numbers of which some are zero, by which numbers are multiplied,
+or that say where numbers are replaced. Random numbers that are added, looked up by, or sorted are
+not. What is random is said by torch itself, which tags its operators; what comes from Python or
+NumPy is random if a second run of the same program brings others.
+"""
 
 from __future__ import annotations
 
+import enum
+import itertools
 import math
-from collections.abc import Callable
-from typing import Any
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from quantal._watch import MaskFinder, NativeMask
-from quantal.torch._private_api import rates_of_dropout
+from quantal._watch import NativeMask, in_package, short, stack_frames
+from quantal.torch._private_api import (
+    flatten,
+    has_values,
+    identity_of_memory,
+    in_backward_pass,
+    rates_of_dropout,
+)
 
-__all__ = ["MaskWatch", "native_masks"]
+__all__ = ["DROPOUT", "MaskWatch", "native_masks"]
 
-_BERNOULLI = ("bernoulli", "bernoulli_")
-_DROPOUT = ("native_dropout", "_fused_dropout")
-# What leaves random numbers random: a mask can still be made of them.
-_PASSED_ON = (
-    "add", "add_", "sub", "sub_", "rsub", "mul", "mul_", "div", "div_", "neg", "_to_copy", "clone",
-    "detach", "alias", "view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "expand", "slice",
-    "select", "permute", "transpose", "t", "repeat", "copy_", "lift_fresh",
+DROPOUT = re.compile("drop_?(out|block)", re.IGNORECASE)
+"""What code is called that says of itself that it drops units."""
+
+# Operators that write all of a tensor, whatever it was before.
+_FILLED = frozenset({"zero", "fill", "copy"})
+_FILLED_BY_CHANCE = frozenset(
+    {"bernoulli", "cauchy", "exponential", "geometric", "log_normal", "normal", "random", "uniform"}
+)
+_ROUNDED = ("ceil", "floor", "round", "trunc")
+# What these return chooses among samples, such as tokens.
+_ORDERED = ("argsort", "sort", "topk")
+# Whole numbers and truth values of the model choose among random numbers, or are combined with
+# them; what comes out is as random as before.
+_CHOSEN = frozenset(
+    {"bitwise_and", "bitwise_or", "embedding", "gather", "index", "index_select", "logical_and",
+     "logical_or", "masked_fill", "mul"}
 )  # fmt: skip
+_MULTIPLIED = ("addcmul", "lerp", "mul")
+# Where the numbers stand of which some are replaced, what says where, and what by.
+_REPLACED = {
+    "index_fill": (0, 2, 3),
+    "index_put": (0, 1, 2),
+    "masked_fill": (0, 1, 2),
+    "scatter": (0, 2, 3),
+}
+# The rates that comparisons of numbers between 0 and 1 make.
+_COMPARED: dict[str, Callable[[float], float]] = {
+    **dict.fromkeys(("gt", "ge"), lambda number: number),
+    **dict.fromkeys(("lt", "le"), lambda number: 1 - number),
+}
+# With so many numbers, those that are zero show what is a mask.
+_MANY = 64
+
+
+class _Kind(enum.IntEnum):
+    """What a tensor is whose values do not come from the model; the larger decides."""
+
+    CONSTANT = 1
+    FOREIGN = 2  # from Python or NumPy
+    MASK = 3  # chance decided between few values
+    NUMBERS = 4
+
+
+class _Draw:
+    """A call that has drawn random numbers."""
+
+    def __init__(self, owner: nn.Module | None, rate: float = math.nan) -> None:
+        self.rate, self.owner, self.frames = rate, owner, stack_frames()
+        self.found = False
+
+    def says_so(self) -> bool:
+        """Return whether code that is dropout by its name has drawn: a function, or a layer."""
+        users = (frame for frame in self.frames if not in_package(frame, "torch", "quantal"))
+        names = [frame.function.rpartition(".")[2] for frame in users][:1]
+        if self.owner is not None and not any(self.owner.children()):
+            names.append(type(self.owner).__name__)
+        return any(map(DROPOUT.search, names))
+
+
+class _Trace(NamedTuple):
+    """What is known of a tensor, which is kept alive so that its memory is no other's."""
+
+    kind: _Kind
+    draws: frozenset[_Draw] = frozenset()
+    outside: bool = False  # made by code that belongs to no module
+    tensor: Tensor | None = None
+
+
+class _Use(NamedTuple):
+    """Where a mask may drop numbers: which it multiplies or, where it is true, replaces."""
+
+    mask: Tensor
+    numbers: Any
+    by: Any = None
+    inverted: bool = False  # it is true where they stay
 
 
 class MaskWatch(TorchDispatchMode):
@@ -29,40 +113,170 @@ class MaskWatch(TorchDispatchMode):
 
     Attributes
     ----------
-    finder : MaskFinder
-        What it has found.
+    found : list of NativeMask
+        The masks that were found.
+    owners : list of nn.Module or None
+        What has drawn each of them.
+    diluted : bool
+        Whether QSD has drawn.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.finder = MaskFinder(
-            random=("rand", "rand_like", "uniform_", "uniform"),
-            passed_on=_PASSED_ON,
-            masks={
-                **dict.fromkeys(("gt", "ge"), lambda inputs: _number(inputs, 1)),
-                **dict.fromkeys(("lt", "le"), lambda inputs: 1 - _number(inputs, 1)),
-                **dict.fromkeys(("floor", "floor_", "round"), lambda _: math.nan),
-                "bernoulli": lambda inputs: 1 - _number(inputs, 1),
-                "bernoulli_": lambda inputs: 1 - _number([*inputs, 0.5], 1),  # the default
-                **dict.fromkeys(_DROPOUT, lambda inputs: _number(inputs, 1)),
-                "dropout": lambda inputs: _number(inputs, 0),
-            },
-            drawn=(*_BERNOULLI, *_DROPOUT, "dropout"),
-        )
+        self.found: list[NativeMask] = []
+        self.owners: list[nn.Module | None] = []
+        self.diluted = False
+        self._traces: dict[int, _Trace] = {}
+        self._foreign: list[tuple[_Draw, Tensor]] = []  # what may be masks, and what they drop
+
+    def run(self, program: Callable[[], Any]) -> None:
+        """Run a program in this mode; twice, if only this tells what is random."""
+        with self:
+            program()
+            if first := self._foreign:
+                found, self._foreign = len(self.found), []
+                program()
+                del self.found[found:], self.owners[found:]
+                for (draw, before), (_, now) in zip(first, self._foreign, strict=False):
+                    if before.shape == now.shape and not torch.equal(before, now):
+                        self._find(draw)
+
+    def owner(self) -> nn.Module | None:
+        """Return the innermost module that runs, where modules are known."""
+        return None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and look at it."""
         kwargs = kwargs or {}
+        if in_backward_pass():  # which repeats what has been seen
+            return func(*args, **kwargs)
+        name = func.overloadpacket.__name__
+        base = name.removesuffix("_")
+        for use in _uses(base, args):  # before the operator can write into what it is given
+            self._look_at(use)
         outputs = func(*args, **kwargs)
-        kind = func.overloadpacket.__name__
-        rates = rates_of_dropout(func, args, kwargs)
-        if kind in (*_DROPOUT, *_BERNOULLI) or not rates:
-            listed = outputs if isinstance(outputs, tuple | list) else [outputs]
-            if any(isinstance(each, Tensor) and _is_mask_shaped(each) for each in listed):
-                self.finder.see(kind, args, listed)
-        else:  # a kernel that drops units inside, as of attention
-            self.finder.see("dropout", rates, [])
+        made = _tensors(outputs)
+        if rates := rates_of_dropout(func, args, kwargs):
+            self._find(_Draw(self.owner(), rates[0]))
+            trace = None
+        elif torch.Tag.nondeterministic_seeded in func.tags:
+            trace = self._drawn(base, name != base, args, kwargs)
+            if trace and any(map(_has_units, made)):
+                for draw in filter(_Draw.says_so, trace.draws):
+                    self._find(draw)
+        else:
+            trace = self._passed_on(base, args, kwargs, made)
+        for tensor in filter(_has_units, made):
+            self._keep(tensor, trace)
         return outputs
+
+    # --- where chance goes -----------------------------------------------------------------------
+
+    def _trace(self, x: Any) -> _Trace | None:
+        """Return what is known of a tensor; None for all that a model computes or is given."""
+        trace = self._traces.get(identity_of_memory(x)) if isinstance(x, Tensor) else None
+        # What a training step makes outside of the model is what the model is given.
+        return None if trace and trace.outside and self.owner() else trace
+
+    def _keep(self, x: Tensor, trace: _Trace | None) -> None:
+        if trace is None:
+            self._traces.pop(identity_of_memory(x), None)
+        else:
+            self._traces[identity_of_memory(x)] = trace._replace(
+                outside=trace.outside or self.owner() is None, tensor=x
+            )
+
+    def _drawn(self, base: str, in_place: bool, args: Any, kwargs: Any) -> _Trace | None:
+        """Return what is drawn; None for samples of what the model has computed."""
+        if _is_for_qsd():
+            self.diluted = True
+            return None
+        fills = in_place and base in _FILLED_BY_CHANCE
+        sources = [] if base.endswith("_like") else _tensors((args, kwargs))[fills:]
+        of_data = any(self._trace(each) is None for each in filter(_has_units, sources))
+        if base == "bernoulli":
+            given = args[1] if len(args) > 1 else kwargs.get("p", 0.5 if in_place else args[0])
+            rate = 1 - _number(given)
+            return _Trace(_Kind.MASK, frozenset({_Draw(self.owner(), rate)}))
+        if of_data:
+            return None
+        coin = base in ("randint", "random") and [*filter(_is_number, args)][-1:] == [2]
+        kind = _Kind.MASK if coin else _Kind.NUMBERS
+        return _Trace(kind, frozenset({_Draw(self.owner())}))
+
+    def _passed_on(self, base: str, args: Any, kwargs: Any, made: list[Tensor]) -> _Trace | None:
+        """Return what is known of what an operator makes of its inputs."""
+        sources = [x for x in _tensors((args, kwargs)) if _has_units(x)]
+        if base.endswith("_like") or base.startswith("new_"):
+            sources = []
+        elif base in _FILLED and sources and _is_whole(sources[0]):
+            del sources[0]
+        known = {id(x): trace for x in sources if (trace := self._trace(x))}
+        data = [x for x in sources if id(x) not in known]
+        traces = list(known.values())
+        kind = max((trace.kind for trace in traces), default=_Kind.CONSTANT)
+        truth = bool(made) and made[0].dtype == torch.bool
+        if base == "lift_fresh":
+            return None if _is_for_qsd() else _Trace(_Kind.FOREIGN)
+        if base in _ORDERED:
+            return None
+        if data:
+            chosen = base in _CHOSEN and not any(x.is_floating_point() for x in data)
+            if kind is _Kind.CONSTANT or not (truth or chosen):
+                return None
+        if kind is _Kind.NUMBERS and (truth or base in _ROUNDED):
+            kind = _Kind.MASK
+        elif base in _REPLACED and traces[0].kind is _Kind.CONSTANT and kind is _Kind.NUMBERS:
+            kind = _Kind.MASK  # of random places
+        elif base == "where" and kind is _Kind.MASK and not _makes_mask(args[1:]):
+            return None
+        draws = frozenset().union(*(trace.draws for trace in traces))
+        if base in _COMPARED and len(draws) == 1:
+            for draw in draws:
+                draw.rate = _COMPARED[base](_number(args[1]))
+        return _Trace(kind, draws, any(trace.outside for trace in traces))
+
+    # --- what masks do ---------------------------------------------------------------------------
+
+    def _look_at(self, use: _Use) -> None:
+        """Find the mask of an operation, if it is one and drops numbers."""
+        trace = self._trace(use.mask)
+        if trace is None or trace.kind is _Kind.CONSTANT or not self._are_units(use, trace):
+            return
+        if use.by is None:
+            if not _drops(use.mask, trace.kind):
+                return
+        elif _has_other_than_zeros(use.by) and not _is_by_unit(use):
+            return
+        if use.mask.dtype == torch.bool or use.by is None:
+            dropped = use.mask == 0 if use.by is None or use.inverted else use.mask
+        else:
+            dropped = use.mask  # the places of what is dropped
+        if trace.kind is _Kind.FOREIGN:
+            self._foreign.append((_Draw(self.owner()), dropped.clone()))
+        for draw in trace.draws:
+            draw.rate = _agreeing(draw.rate, dropped)
+            self._find(draw)
+
+    def _are_units(self, use: _Use, of_mask: _Trace) -> bool:
+        """Return whether the numbers are what a model computes, and not what masks are made of."""
+        x = use.numbers
+        if x is use.mask:
+            return True
+        if not isinstance(x, Tensor) or not x.is_floating_point() or not _has_units(x):
+            return False
+        trace = self._trace(x)
+        if trace is None:
+            return True
+        if trace.kind in (_Kind.MASK, _Kind.NUMBERS):
+            return trace.kind is _Kind.NUMBERS and not trace.draws & of_mask.draws
+        return not _are_alike(x)
+
+    def _find(self, draw: _Draw) -> None:
+        if not draw.found:
+            draw.found = True
+            self.found.append(NativeMask(short(draw.rate), draw.frames))
+            self.owners.append(draw.owner)
 
 
 def native_masks(run: Callable[[], Any]) -> list[NativeMask]:
@@ -71,20 +285,111 @@ def native_masks(run: Callable[[], Any]) -> list[NativeMask]:
     Examples
     --------
     >>> import torch
-    >>> [mask.rate for mask in native_masks(lambda: torch.dropout(torch.ones(8), 0.25, True))]
+    >>> x = torch.ones(8)
+    >>> [mask.rate for mask in native_masks(lambda: torch.dropout(x, 0.25, True))]
     [0.25]
     """
-    with MaskWatch() as watch:
-        run()
-    return watch.finder.found
+    watch = MaskWatch()
+    watch.run(run)
+    return watch.found
 
 
-def _is_mask_shaped(tensor: Tensor) -> bool:
+def _is_for_qsd() -> bool:
+    """Return whether code of this package runs, and not what it calls in the place of others."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name.partition(".")[0] != "torch" and name != __name__:
+            return name.startswith("quantal.") and name not in _CALLERS_OF_OTHERS
+        frame = frame.f_back
+    return False
+
+
+_CALLERS_OF_OTHERS = ("quantal.torch._reroute", "quantal.torch._running")
+
+
+def _uses(base: str, args: Any) -> Iterator[_Use]:
+    """Walk through what may be masks among the inputs of an operator."""
+    if base in _MULTIPLIED:
+        operands = [x for x in args if isinstance(x, Tensor)]
+        for mask, numbers in itertools.permutations(operands, 2):
+            yield _Use(mask, numbers)
+    elif base == "diag_embed":  # a matrix that another one is multiplied by
+        yield _Use(args[0], args[0])
+    elif base == "where" and len(args) == 3:
+        yield _Use(args[0], args[1], args[2], inverted=True)
+        yield _Use(args[0], args[2], args[1])
+    elif base in _REPLACED:
+        numbers, masks, by = (args[place] for place in _REPLACED[base])
+        for mask in _tensors(masks):
+            yield _Use(mask, numbers, by)
+
+
+def _drops(mask: Tensor, kind: _Kind) -> bool:
+    """Return whether numbers that are multiplied by a mask are dropped: some of them are zero."""
+    if not has_values(mask):
+        return kind is not _Kind.NUMBERS
+    zeros = mask == 0
+    if kind is not _Kind.NUMBERS:
+        # A small mask may have dropped none this time.
+        return bool(zeros.any()) or _are_alike(mask)
+    share = zeros.double().mean().item()
+    return mask.numel() >= _MANY and 0.01 < share < 1 and _are_alike(mask[~zeros])
+
+
+def _is_by_unit(use: _Use) -> bool:
+    """Return whether a mask decides for each unit, not for whole samples or tokens."""
+    mask = use.mask
+    whole = mask.dtype == torch.bool and mask.dim() == use.numbers.dim() > 1
+    return whole and mask.shape[-1] > 1
+
+
+def _agreeing(rate: float, dropped: Tensor) -> float:
+    """Return the rate of a draw, or of its contrary, if so many were dropped; else NaN."""
+    if dropped.dtype != torch.bool or not has_values(dropped):
+        return rate
+    share, count = dropped.double().mean().item(), dropped.numel()
+    for r in (rate, 1 - rate):
+        if 0 < r < 1 and abs(r - share) < 5 * math.sqrt(r * (1 - r) / count) + 1 / count:
+            return r
+    return math.nan
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    return [leaf for leaf in flatten(tree)[0] if isinstance(leaf, Tensor)]
+
+
+def _has_units(x: Tensor) -> bool:
     # One number decides about a whole model or layer, not about units; but where it has axes, it
     # is for a batch of one.
-    return tensor.numel() > 1 or tensor.dim() > 1
+    return x.numel() > 1 or x.dim() > 1
 
 
-def _number(inputs: Any, position: int) -> float:
-    value = inputs[position] if position < len(inputs) else math.nan
-    return float(value) if isinstance(value, int | float) else math.nan
+def _is_whole(x: Tensor) -> bool:
+    """Return whether a tensor is all that there is in its memory."""
+    return x.layout == torch.strided and x.nbytes == x.untyped_storage().nbytes()
+
+
+def _are_alike(x: Tensor) -> bool:
+    return has_values(x) and (x.numel() == 0 or bool((x == x.flatten()[0]).all()))
+
+
+def _makes_mask(choices: Any) -> bool:
+    """Return whether what is chosen by a mask is one: of two numbers, one is zero."""
+    numbers = [x for x in choices if isinstance(x, Tensor) and has_values(x)]
+    return all(map(_are_alike, numbers)) and any(bool((x == 0).any()) for x in numbers)
+
+
+def _has_other_than_zeros(x: Any) -> bool:
+    return bool((x != 0).any()) if isinstance(x, Tensor) and has_values(x) else x != 0
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, int | float)
+
+
+def _number(x: Any) -> float:
+    """Return a number, also that of which a whole tensor consists; else NaN."""
+    if isinstance(x, Tensor) and x.numel() and _are_alike(x):
+        x = x.flatten()[0].item()
+    return float(x) if _is_number(x) else math.nan

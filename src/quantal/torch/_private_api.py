@@ -25,6 +25,8 @@ __all__ = [
     "flatten",
     "function_modes_active",
     "has_hooks",
+    "has_values",
+    "identity_of_memory",
     "in_backward_pass",
     "is_dropout",
     "is_fake",
@@ -158,6 +160,22 @@ def is_fake(x: Tensor) -> bool:
     return hasattr(x, "fake_mode")
 
 
+def has_values(x: Tensor) -> bool:
+    """Return whether the values of a tensor can be read, as those of a meta tensor cannot."""
+    return not (x.is_meta or is_fake(x) or x.is_nested or x.layout != torch.strided)
+
+
+def identity_of_memory(x: Tensor) -> int:
+    """Return what is the same for tensors that are views of one another.
+
+    Without the private attribute, and where tensors have no memory of one piece, it is their own.
+    """
+    try:
+        return getattr(x.untyped_storage(), "_cdata", id(x))
+    except (NotImplementedError, RuntimeError):
+        return id(x)
+
+
 def without_modes() -> contextlib.AbstractContextManager[None]:
     """Return a context in which operators run as if no dispatch mode were active."""
     return _without_modes()
@@ -175,17 +193,22 @@ def without_function_modes() -> contextlib.AbstractContextManager[None]:
 
 
 def rates_of_dropout(operator: Any, args: Any, kwargs: Any) -> list[float]:
-    """Return the rates that an operator is called with by the name of dropout.
+    """Return the rates that an operator drops units with: by its name, or that of an argument.
 
     Without the private attribute, kernels that drop units inside themselves are not seen.
     """
     schema: Any = getattr(operator, "_schema", None)
-    given = [
-        args[place] if place < len(args) else kwargs.get(argument.name)
-        for place, argument in enumerate(schema.arguments if schema else ())
-        if "dropout" in argument.name
+    named = [argument.name for argument in schema.arguments] if schema else []
+    given = dict(zip(named, args, strict=False)) | kwargs
+    name = operator.overloadpacket.__name__
+    if "backward" in name or not given.get("train", True):
+        return []
+    rates = [
+        rate
+        for argument, rate in given.items()
+        if "dropout" in argument or ("dropout" in name and argument == "p")
     ]
-    return [rate for rate in given if isinstance(rate, float) and rate > 0]
+    return [rate for rate in rates if isinstance(rate, float) and rate > 0]
 
 
 def saving_is_hooked() -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import math
-import re
 from collections.abc import Hashable
 from types import MethodType
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from torch import nn
 
 from quantal._source_scan import UNKNOWN, Scanner, SourceCall
 from quantal._watch import StackFrame, of_its_own
+from quantal.torch._native_masks import DROPOUT
 from quantal.torch._private_api import USUAL_ATTENTION, attention_implementation
 from quantal.torch._reroute import NATIVE_MASKS, OTHER_LAWS, ROUTES, Route
 
@@ -31,8 +31,7 @@ _FORWARD = {
     nn.Dropout2d.forward: F.dropout2d,
     nn.Dropout3d.forward: F.dropout3d,
 }
-# Code that says by its name that it drops units, and the functions that masks are made with.
-_DROPOUT = re.compile("drop_?(out|block)", re.IGNORECASE)
+# The functions that masks are made with.
 _RANDOM = ("bernoulli", "bernoulli_", "rand", "rand_like", "uniform_")
 # Of the attention functions of Hugging Face, those that end in functions of torch.
 _ATTENTION = {"eager": F.dropout, "sdpa": F.scaled_dot_product_attention}
@@ -92,7 +91,7 @@ def _own_mask(call: SourceCall, module: nn.Module) -> Call | None:
     match call.node.func:
         case ast.Attribute(attr=name) | ast.Name(id=name) if name in _RANDOM:
             kind, function = type(module).__name__, call.function
-            if _DROPOUT.search(f"{kind} {function.__qualname__}"):
+            if DROPOUT.search(f"{kind} {function.__qualname__}"):
                 frame = StackFrame(function.__code__.co_filename, call.line, function.__qualname__)
                 return Call("", math.nan, None, of_its_own(frame))
     return None

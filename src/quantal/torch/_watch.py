@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +56,8 @@ def unknown_places(model: nn.Module, example: Any, known: Iterable[Place]) -> li
         for module in code_of_others(model):
             reroute_all(module, _ALPHA)
         before = {id(module): set(_seen(module)) for module in model.modules()}
-        with _Watch(names) as watch:
-            run_unnoticed(model, example)
+        watch = _Watch(names)
+        run_unnoticed(model, example, watch.run)
         found = [
             Place(_site(names[id(module)], written, rate), module, Change(route, None, rate))
             for module in model.modules()
@@ -65,7 +65,7 @@ def unknown_places(model: nn.Module, example: Any, known: Iterable[Place]) -> li
             if name not in before[id(module)] and (route := _BY_NAME[name])
         ]
     # What ran in training and drew nothing has shown all that it does.
-    ran = watch.diluted or watch.owners or any(id(place.module) in watch.ran for place in known)
+    ran = watch.diluted or watch.found or any(id(place.module) in watch.ran for place in known)
     if not ran and any(place.site.rate != 0 for place in known):
         expected = "a training pass, in which dropout draws"
         raise wrong_value("example", expected, "a pass that draws nothing")
@@ -73,41 +73,37 @@ def unknown_places(model: nn.Module, example: Any, known: Iterable[Place]) -> li
 
 
 class _Watch(MaskWatch):
-    """Watches a pass of a model: which modules draw masks, and whether QSD draws at all."""
+    """Watches a pass of a model: which modules run, and which of them draw."""
 
     def __init__(self, names: dict[int, str]) -> None:
         super().__init__()
         self._names = names
-        self.owners: list[nn.Module | None] = []  # of each mask, the innermost module that runs
-        self.diluted = False
         self.ran = set[int]()  # modules that were called in training
 
-    def __enter__(self) -> _Watch:
+    def run(self, program: Callable[[], Any]) -> None:
+        """Run a program in this mode."""
+
         def note(module: nn.Module, args: Any) -> None:
             if module.training:
                 self.ran.add(id(module))
 
-        self._hook = register_module_forward_pre_hook(note)
-        return super().__enter__()
+        hook = register_module_forward_pre_hook(note)
+        try:
+            super().run(program)
+        finally:
+            hook.remove()
 
-    def __exit__(self, *error: Any) -> None:
-        self._hook.remove()
-        super().__exit__(*error)
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        outputs = super().__torch_dispatch__(func, types, args, kwargs)
-        if len(self.finder.found) > len(self.owners):
-            self.owners.append(self._running_module())
-        self.diluted |= func.overloadpacket.__name__ in ("random_", "randint")
-        return outputs
-
-    def _running_module(self) -> nn.Module | None:
+    def owner(self) -> nn.Module | None:
+        """Return the innermost module that runs."""
         frame: Any = sys._getframe(2)
         while frame is not None:
             code = frame.f_code
             first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
-            if isinstance(first, nn.Module) and id(first) in self._names:
-                return first
+            if id(first) in self._names:
+                # A method, not a function of the model, such as a step of its training.
+                method = getattr(type(first), code.co_name, None)
+                if getattr(method, "__code__", None) is code:
+                    return first
             frame = frame.f_back
         return None
 
@@ -129,7 +125,7 @@ def _site(module_name: str, kind: str, rate: float) -> Site:
 def _out_of_reach(watch: _Watch, names: dict[int, str], known: Iterable[Place]) -> Iterator[Place]:
     """Walk through what has drawn masks of its own, unless it is known, and with its rate."""
     met = {id(place.module) for place in known if place.site.unreached and has_rate(place)}
-    for mask, owner in zip(watch.finder.found, watch.owners, strict=True):
+    for mask, owner in zip(watch.found, watch.owners, strict=True):
         where, reason = _words(mask)
         key: Any = where if owner is None else id(owner)
         if key in met:
