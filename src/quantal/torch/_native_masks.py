@@ -340,8 +340,8 @@ def _drops(mask: Tensor, kind: _Kind) -> bool:
 def _is_by_unit(use: _Use) -> bool:
     """Return whether a mask decides for each unit, not for whole samples or tokens."""
     mask = use.mask
-    whole = mask.dtype == torch.bool and mask.dim() == use.numbers.dim() > 1
-    return whole and mask.shape[-1] > 1
+    alike = bool(mask.dim() == use.numbers.dim())
+    return mask.dtype == torch.bool and alike and mask.dim() > 1 and mask.shape[-1] > 1
 
 
 def _agreeing(rate: float, dropped: Tensor) -> float:
@@ -381,7 +381,7 @@ def _makes_mask(choices: Any) -> bool:
 
 
 def _has_other_than_zeros(x: Any) -> bool:
-    return bool((x != 0).any()) if isinstance(x, Tensor) and has_values(x) else x != 0
+    return bool((x != 0).any() if isinstance(x, Tensor) and has_values(x) else x != 0)
 
 
 def _is_number(x: Any) -> bool:
