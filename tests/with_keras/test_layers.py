@@ -138,6 +138,34 @@ def test_law():
     assert np.max(np.abs(law.cdf(kept) - rank)) < bound + 1 / n
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize(
+    "arguments", [{"seed": KEY}, {"seed": 5}, {"noise_shape": (None, 1)}, {}], ids=str
+)
+def test_a_dropped_unit_is_what_it_is_with_dropout(arguments, dtype):
+    """Zero, whatever it was, where Keras selects; NaN where it multiplies, on torch."""
+    values = ops.convert_to_tensor(np.resize([np.inf, -np.inf, np.nan, 1.0], (64, 16)), dtype)
+    ones = ops.ones((64, 16), dtype)
+    both = ((QSD, (0.5, 1.0)), (keras.layers.Dropout, (0.5,)))
+    for cls, parameters in both[: 1 if arguments.get("seed") is KEY else 2]:  # which only we know
+        found = []
+        for x in (values, ones):
+            layer = cls(*parameters, dtype=dtype, **arguments)
+            if "seed" not in arguments:
+                keras.utils.set_random_seed(3)  # where the layer has no stream of its own
+                layer.seed_generator.state.assign(ops.full((2,), 7, "uint32"))
+            found.append(numpy(ops.cast(layer(x, training=True), "float32")))
+        y, c = found
+        given = numpy(ops.cast(values, "float32"))
+        expected = np.where(c == 0, 0, given)
+        if BACKEND == "torch" and not arguments:  # which multiplies there
+            expected = np.where((c == 0) & ~np.isfinite(given), np.nan, expected)
+        kinds = np.isnan(y), np.isinf(y), y == 0
+        np.testing.assert_array_equal(
+            kinds, (np.isnan(expected), np.isinf(expected), expected == 0)
+        )
+
+
 # --- granularity ---------------------------------------------------------------------------------
 
 

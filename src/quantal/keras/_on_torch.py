@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import torch
 
+from quantal._granularity import coefficient_shapes
 from quantal._watch import NativeMask
 from quantal.dilution import Dilution
 from quantal.keras._draw import NOTHING_SHARED, RandomSource, SharedAxes
@@ -17,6 +18,7 @@ from quantal.sites import Site
 from quantal.torch import dilute as torch_dilute
 from quantal.torch import sites
 from quantal.torch._native_masks import native_masks
+from quantal.torch._product import product
 
 
 def make_tables(law: Dilution, shared: bool) -> None:
@@ -33,16 +35,21 @@ def dilute(
     """Dilute x by a law, drawing from a source."""
     # Without a seed from torch's own stream, as Keras's own dropout does there.
     unseeded = source.seed is None or x.is_meta
-    return torch_dilute(
-        x,
-        law.rate,
-        law.alpha,
-        generator=None if unseeded else _next_generator(source, x.device),
-        vary=law.vary,
-        unit_mean=law.unit_mean,
-        broadcast_dims=axes.coefficients,
-        p_broadcast_dims=axes.probabilities,
-    )
+    arguments: dict[str, Any] = {
+        "generator": None if unseeded else _next_generator(source, x.device),
+        "vary": law.vary,
+        "unit_mean": law.unit_mean,
+        "broadcast_dims": axes.coefficients,
+        "p_broadcast_dims": axes.probabilities,
+    }
+    if (unseeded and not axes.coefficients) or not x.is_floating_point():  # which is refused
+        return torch_dilute(x, law.rate, law.alpha, **arguments)
+    # With a seed or a shape of noise, Keras's own dropout puts a 0 where it drops, whatever was
+    # there. Of half precision only the product is rounded, as everywhere.
+    shape, _ = coefficient_shapes(x.shape, *axes)
+    one = torch.ones((), dtype=torch.promote_types(x.dtype, torch.float32), device=x.device)
+    c = torch_dilute(one.expand(shape), law.rate, law.alpha, **arguments)
+    return torch.where(c == 0, 0, product(x, c))
 
 
 def masks_of_call(call: Callable[..., Any], args: tuple[Any, ...]) -> list[NativeMask]:
