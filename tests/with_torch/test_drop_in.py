@@ -338,9 +338,10 @@ def test_wrong_values_of_settings():
     for wrong in ("x", 1.5, -1, 2**32):
         with pytest.raises((TypeError, ValueError), match="calls: expected an integer in"):
             layer.calls = wrong
-    layer.generator = 3
-    with pytest.raises(TypeError, match="generator: expected"):
-        layer(torch.ones(3))
+    for wrong in (3, "x", nn.Linear(1, 1)):
+        with pytest.raises(TypeError, match="generator: expected"):
+            layer.generator = wrong
+    assert layer.generator is None
 
 
 def test_one_name_for_the_rate():
