@@ -2,11 +2,12 @@
 
 The most, in a forward and backward pass, on top of input and upstream gradient: in torch how far
 the resident memory of the process rises, in JAX what its compiler plans for, in TensorFlow what its
-allocator counts. Output and gradient are 8 of these bytes, in float32.
+allocator counts; where it counts nothing, which is on CPUs without AVX-512, as in torch. Output and
+gradient are 8 of these bytes, in float32.
 
 What is kept: torch tells it (saved-tensor hooks), and so does JAX (the arrays within the function
 that ``jax.vjp`` returns); in TensorFlow it is what is allocated between the passes beside the
-output.
+output, by its own count or by that of the C library.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from benchmarks import layers
 from benchmarks.harness import Task
 from benchmarks.store import Row
 
-__all__ = ["measure", "rise"]
+__all__ = ["from_c_library", "measure", "rise", "tensorflow_counts"]
 
 CANDIDATES = (layers.DROPOUT, layers.QSD, layers.KEY, layers.SHARED_P, layers.MULTIPLY)
 Measure = Callable[[Any, tuple[int, ...], str], float]
@@ -56,6 +57,35 @@ def rise(call: Callable[[], Any]) -> float:
     before = _resident("VmRSS")
     call()
     return _resident("VmHWM") - before
+
+
+class _MallocInfo(ctypes.Structure):
+    """What glibc's ``mallinfo2`` returns."""
+
+    _fields_ = [
+        *((name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd")),
+        *((name, ctypes.c_size_t) for name in ("usmblks", "fsmblks", "uordblks", "fordblks")),
+        ("keepcost", ctypes.c_size_t),
+    ]
+
+
+def from_c_library() -> int:
+    """Return how many bytes the process has from the C library, and has not given back."""
+    ask = ctypes.CDLL(None).mallinfo2
+    ask.restype = _MallocInfo
+    found = ask()
+    return int(found.uordblks + found.hblkhd)
+
+
+def tensorflow_counts() -> bool:
+    """Return whether TensorFlow counts its memory: where it has oneDNN's allocator."""
+    import tensorflow as tf
+
+    try:
+        tf.config.experimental.get_memory_info("CPU:0")
+    except ValueError:
+        return False
+    return True
 
 
 def _resident(name: str) -> float:
@@ -118,9 +148,14 @@ def _keras() -> tuple[layers.Framework, Measure, Measure]:
 
     from benchmarks.with_keras import Keras
 
-    def allocated(when: str = "current") -> int:
-        gc.collect()
+    counts = tensorflow_counts()
+
+    def counted(when: str) -> int:
         return int(tf.config.experimental.get_memory_info("CPU:0")[when])
+
+    def allocated() -> int:
+        gc.collect()
+        return counted("current") if counts else from_c_library()
 
     def saved(layer: Any, shape: tuple[int, ...], mode: str) -> float:
         x = tf.ones(shape)
@@ -151,10 +186,12 @@ def _keras() -> tuple[layers.Framework, Measure, Measure]:
         step = Keras().step(layer, shape, "float32", mode)
         for _ in range(2):
             step()
+        if not counts:
+            return rise(step)
         before = allocated()
         tf.config.experimental.reset_memory_stats("CPU:0")
         step()
-        return float(allocated("peak") - before)
+        return float(counted("peak") - before)
 
     return Keras(), saved, most
 

@@ -122,8 +122,9 @@ between the passes, without the output, with the tape outside of the function, w
 program returns everything that its gradient needs. *Peak* is the largest amount used in a step,
 besides the input and the upstream gradient. In torch it is the growth of the process's resident
 memory, with a C library that returns free memory; in JAX it is what the compiler plans; in
-TensorFlow it is what the allocator counts. The output and the gradient account for 8 of these
-bytes."""
+TensorFlow it is what the allocator counts. On CPUs without AVX-512 TensorFlow counts nothing: there
+the C library's count takes its place, and resident memory that of the peak. The output and the
+gradient account for 8 of these bytes."""
 
 LAW = """\
 How far the draws of each implementation are from the exact law. All compute the coefficient

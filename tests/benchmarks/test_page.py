@@ -11,7 +11,7 @@ import pytest
 import quantal
 from benchmarks import layers, machine
 from benchmarks.law import distance, floor
-from benchmarks.memory import rise
+from benchmarks.memory import from_c_library, rise
 from benchmarks.report import bars, page, readme
 from benchmarks.report.markdown import ratio
 from benchmarks.store import Result, Row
@@ -209,6 +209,12 @@ def touched(size):
     block = mmap.mmap(-1, size)
     np.frombuffer(block, np.uint8)[:] = 1
     return block
+
+
+def test_the_c_library_counts_what_is_allocated():
+    before = from_c_library()
+    kept = np.ones(2**20, np.uint8)
+    assert from_c_library() - before == pytest.approx(kept.nbytes, rel=0.01)
 
 
 def test_the_rise_of_memory_is_that_of_what_a_call_touches():

@@ -9,6 +9,7 @@ import pytest
 from benchmarks import devices, layers
 from benchmarks.__main__ import main
 from benchmarks.harness import Task
+from benchmarks.memory import tensorflow_counts
 from benchmarks.report import page
 from benchmarks.runner import SUITES
 from benchmarks.with_torch import PyTorch
@@ -63,7 +64,8 @@ def test_memory(subject):
         # Two bytes where it can be: TensorFlow keeps the coefficients, but not their making.
         kept = 2 if subject == "jax" else 4
         assert rows[layers.QSD]["kept"] - kept < 0.6  # the table, beside so few units
-        assert all(values["peak"] >= 8 for values in rows.values())
+        if subject == "jax" or tensorflow_counts():
+            assert all(values["peak"] >= 8 for values in rows.values())
 
 
 @pytest.mark.parametrize("subject", ["torch", "jax", BACKEND])
