@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from quantal._errors import wrong_value
+from quantal._arguments import word
 from quantal._granularity import Axes
 from quantal.dilution import Vary
 from quantal.keras._layers import QSD
@@ -34,9 +34,9 @@ class Spatial(QSD):
         p_broadcast_dims: Axes = (),
         **kwargs: Any,
     ) -> None:
-        layout = keras.config.image_data_format() if data_format is None else data_format
-        if not isinstance(layout, str) or layout not in _FORMATS:
-            raise wrong_value("data_format", f"{_FORMATS[0]!r} or {_FORMATS[1]!r}", data_format)
+        if data_format is None:
+            data_format = keras.config.image_data_format()
+        layout = word("data_format", data_format, _FORMATS)
         super().__init__(
             rate,
             alpha,
