@@ -155,7 +155,9 @@ def _chosen(only: Any) -> tuple[str, ...]:
     if only is None:
         return known
     try:
-        wanted = (only,) if isinstance(only, str) else tuple(itertools.islice(only, 10**4))
+        wanted = (
+            (str.__str__(only),) if isinstance(only, str) else tuple(itertools.islice(only, 10**4))
+        )
     except Exception:  # a TypeError, or what somebody's own class raises
         raise wrong_type("only", "names of checks", only) from None
     if not wanted:
@@ -163,7 +165,7 @@ def _chosen(only: Any) -> tuple[str, ...]:
     for name in wanted:
         if not isinstance(name, str):
             raise wrong_type("only", "names of checks", name)
-        if name not in known:
+        if str.__str__(name) not in known:
             raise wrong_value("only", expected, name)
     return tuple(name for name in known if name in wanted)
 

@@ -88,10 +88,11 @@ def _others_unrepeated(trial: Trial) -> Iterator[Finding]:
         (seed,) = subject.seeds(f"no-repeats {settings} {dtype.name}", 1)
         million = MILLIONS[(number + 1) % len(MILLIONS)]
         # With one axis shared, as many units more, so that the others are as many.
-        shape = (2, *million) if settings.broadcast_dims else million
-        c = subject.draw(settings, seed, shape, dtype).reshape(-1)[: math.prod(million)]
-        what = f"of a call of a million, {settings}, {dtype.name}, {shape}"
-        yield _masks_unrepeated(trial, what, settings.rate, c)
+        for each in dict.fromkeys((MILLION, million)):
+            shape = (2, *each) if settings.broadcast_dims else each
+            c = subject.draw(settings, seed, shape, dtype).reshape(-1)[: math.prod(each)]
+            what = f"of a call of a million, {settings}, {dtype.name}, {shape}"
+            yield _masks_unrepeated(trial, what, settings.rate, c)
     # Streams that lie one behind the other, each with room for 2²⁰ units, say.
     settings = Settings.of(LAW)
     (seed,) = subject.seeds("no-repeats, neighbours", 1)
