@@ -151,7 +151,7 @@ def _collect(check: Check, trial: Trial, findings: list[Finding], fail_fast: boo
 def _chosen(only: Any) -> tuple[str, ...]:
     """Return the checks that were asked for, in their order."""
     known = names()
-    expected = f"names of checks ({', '.join(known)})"
+    expected = "names of checks (quantal conform --list shows them)"
     if only is None:
         return known
     try:

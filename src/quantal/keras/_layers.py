@@ -82,11 +82,11 @@ class QSD(keras.layers.Dropout):
         # Past the constructor of Dropout, which takes no key and no seed generator.
         keras.layers.Layer.__init__(self, **kwargs)
         dilution = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
-        self.noise_shape = _noise_shape(noise_shape)
-        self.broadcast_dims = axis_numbers("broadcast_dims", broadcast_dims)
+        self.noise_shape = noise_shape
+        self.broadcast_dims = broadcast_dims
         if noise_shape is not None and self.broadcast_dims:
             raise wrong_value("noise_shape", "None where broadcast_dims is given", noise_shape)
-        self.p_broadcast_dims = axis_numbers("p_broadcast_dims", p_broadcast_dims)
+        self.p_broadcast_dims = p_broadcast_dims
         self.seed = _seed(seed)
         if dilution.rate > 0:
             self.seed_generator = _generator(seed)
@@ -104,6 +104,10 @@ class QSD(keras.layers.Dropout):
         # No property: Keras would save a generator by the name of what the property keeps it in.
         if name == "seed" and getattr(self, "built", False):
             self._restart(_seed(value))
+        elif name in ("broadcast_dims", "p_broadcast_dims"):
+            value = axis_numbers(name, value)
+        elif name == "noise_shape":
+            value = _noise_shape(value)
         super().__setattr__(name, value)
 
     def _restart(self, seed: Any) -> None:
