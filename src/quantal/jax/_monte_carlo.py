@@ -12,7 +12,7 @@ from jax import numpy as jnp
 
 from quantal._errors import wrong_type
 
-__all__ = ["check_arrays", "is_arrays", "mean_and_std"]
+__all__ = ["arrays_apart", "check_arrays", "mean_and_std"]
 
 
 def check_arrays(name: str, tree: Any, shapes_will_do: bool = False) -> None:
@@ -25,8 +25,13 @@ def check_arrays(name: str, tree: Any, shapes_will_do: bool = False) -> None:
         raise wrong_type(name, "an array, or a tree of arrays", tree) from None
 
 
-def is_arrays(value: Any) -> bool:
-    """Return whether an argument is a tree of arrays, and can be traced."""
+def arrays_apart(kwargs: dict[str, Any]) -> tuple[dict[str, Any], tuple[tuple[str, Any], ...]]:
+    """Return the arguments that are trees of arrays and can be traced, and all others, hashable."""
+    arrays = {name: value for name, value in kwargs.items() if _is_arrays(value)}
+    return arrays, tuple((name, value) for name, value in kwargs.items() if name not in arrays)
+
+
+def _is_arrays(value: Any) -> bool:
     leaves = jax.tree.leaves(value)
     return bool(leaves) and all(isinstance(leaf, jax.Array | np.ndarray) for leaf in leaves)
 
@@ -37,11 +42,16 @@ def _only_has_a_shape(leaf: Any) -> bool:
 
 
 def mean_and_std(
-    draw: Callable[[jax.Array], Any], key: jax.Array, n: int, samples: bool = False
+    predict: Callable[[jax.Array], Any],
+    key: jax.Array,
+    n: int,
+    samples: bool = False,
+    output: Callable[[Any], Any] | None = None,
 ) -> tuple[Any, Any, Any]:
-    """Return the mean and the sample standard deviation of ``draw(key)`` over n keys.
+    """Return the mean and the sample standard deviation of ``predict(key)`` over n keys.
 
-    And, if asked for, the draws themselves, stacked; else None.
+    And, if asked for, the predictions themselves, stacked; else None. ``output`` is applied to
+    each prediction first.
 
     Examples
     --------
@@ -50,6 +60,11 @@ def mean_and_std(
     >>> bool(abs(mean["y"]) < 0.15), bool(abs(std["y"] - 1) < 0.15)
     (True, True)
     """
+
+    def draw(key: jax.Array) -> Any:
+        predicted = predict(key)
+        return predicted if output is None else output(predicted)
+
     keys = jax.random.split(key, n)
     zeros = jax.tree.map(
         lambda y: jnp.zeros(y.shape, jnp.promote_types(y.dtype, jnp.float32)),

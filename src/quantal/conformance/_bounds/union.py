@@ -17,7 +17,24 @@ AnyTest = TypeVar("AnyTest", bound=Test)
 
 
 @dataclass(frozen=True)
-class Overlapping:
+class _Parts(Generic[AnyTest]):
+    """Something made of parts, each of which has the same test."""
+
+    test: AnyTest
+
+    @property
+    def expected(self) -> float:
+        """What is expected of each."""
+        return self.test.expected
+
+    @property
+    def slack(self) -> float:
+        """The slack of each."""
+        return self.test.slack
+
+
+@dataclass(frozen=True)
+class Overlapping(_Parts[Mean]):
     """A mean of terms that fall into so many sets, within each of which they are independent.
 
     Janson's inequality: the bound is that for n divided by the number of sets. Products of units
@@ -30,18 +47,7 @@ class Overlapping:
     True
     """
 
-    test: Mean
     sets: int
-
-    @property
-    def expected(self) -> float:
-        """What is expected of each term."""
-        return self.test.expected
-
-    @property
-    def slack(self) -> float:
-        """The slack of each term."""
-        return self.test.slack
 
     def estimate(self, seen: float, n: int) -> float:
         """Return the mean itself."""
@@ -65,7 +71,7 @@ class Overlapping:
 
 
 @dataclass(frozen=True)
-class Largest(Generic[AnyTest]):
+class Largest(_Parts[AnyTest]):
     """The one of many tests that came out worst; what they share or not makes no difference.
 
     Examples
@@ -75,18 +81,7 @@ class Largest(Generic[AnyTest]):
     True
     """
 
-    test: AnyTest
     of: int
-
-    @property
-    def expected(self) -> float:
-        """What is expected of each."""
-        return self.test.expected
-
-    @property
-    def slack(self) -> float:
-        """The slack of each."""
-        return self.test.slack
 
     def estimate(self, seen: float, n: int) -> float:
         """Return what the worst one has seen."""

@@ -110,8 +110,7 @@ def _call(model: Any, x: Any, key: jax.Array) -> Any:
 def _predict(
     model: Any, x: Any, key: jax.Array, n: int, call: Any, output: Any, samples: bool
 ) -> tuple[Any, Any, Any]:
-    def draw(key: jax.Array) -> Any:
-        predicted = call(model, x, key)
-        return predicted if output is None else output(predicted)
+    def predict(key: jax.Array) -> Any:
+        return call(model, x, key)
 
-    return mean_and_std(draw, key, n, samples)
+    return mean_and_std(predict, key, n, samples, output)

@@ -14,7 +14,7 @@ import jax
 from quantal._arguments import flag, instance
 from quantal._errors import wrong_type
 from quantal._prediction import Prediction, count_of_draws, nothing_to_draw
-from quantal.jax._monte_carlo import check_arrays, is_arrays, mean_and_std
+from quantal.jax._monte_carlo import arrays_apart, check_arrays, mean_and_std
 from quantal.jax._random_bits import typed_key
 from quantal.jax.haiku._convert import change_functions, check_model
 from quantal.jax.haiku._functional import Tally, counting
@@ -146,8 +146,7 @@ def predict_mc(
     n, key = count_of_draws(n, samples, output=output), typed_key(key)
     native = flag("native", native)
     given = (params, state or {}) if isinstance(model, _WITH_STATE) else (params,)
-    traced = {name: value for name, value in kwargs.items() if is_arrays(value)}
-    static = tuple((name, value) for name, value in kwargs.items() if name not in traced)
+    traced, static = arrays_apart(kwargs)
     return Prediction(*_predict(model, n, native, output, samples, static, given, x, traced, key))
 
 
@@ -164,10 +163,9 @@ def _predict(
     traced: Any,
     key: jax.Array,
 ) -> tuple[Any, Any, Any]:
-    def draw(key: jax.Array) -> Any:
+    def predict(key: jax.Array) -> Any:
         with masks_on(model, native=native) as drawing:
             predicted = drawing.apply(*given, key, x, **dict(static), **traced)
-        predicted = predicted if len(given) == 1 else predicted[0]  # without the state
-        return predicted if output is None else output(predicted)
+        return predicted if len(given) == 1 else predicted[0]  # without the state
 
-    return mean_and_std(draw, key, n, samples)
+    return mean_and_std(predict, key, n, samples, output)

@@ -13,7 +13,7 @@ from flax import linen as nn
 from quantal._arguments import flag, instance
 from quantal._errors import wrong_type
 from quantal._prediction import Prediction, count_of_draws, nothing_to_draw
-from quantal.jax._monte_carlo import check_arrays, is_arrays, mean_and_std
+from quantal.jax._monte_carlo import arrays_apart, check_arrays, mean_and_std
 from quantal.jax._random_bits import typed_key
 from quantal.jax.linen._convert import check_module
 from quantal.jax.linen._intercept import Tally, intercepting
@@ -105,9 +105,7 @@ def predict_mc(
     _check_variables(variables)
     check_arrays("x", x)
     native = flag("native", native)
-    arrays = {name for name, value in kwargs.items() if is_arrays(value)}
-    traced = {name: kwargs[name] for name in arrays}
-    static = tuple((name, value) for name, value in kwargs.items() if name not in arrays)
+    traced, static = arrays_apart(kwargs)
     n, key, held = count_of_draws(n, samples, output=output), typed_key(key), _Static(module)
     return Prediction(
         *_predict(held, n, native, output, samples, static, variables, x, traced, key)
@@ -148,10 +146,9 @@ def _predict(
     traced: Any,
     key: jax.Array,
 ) -> tuple[Any, Any, Any]:
-    def draw(key: jax.Array) -> Any:
+    def predict(key: jax.Array) -> Any:
         with masks_on(held.module, native=native) as module:
             # One key for all: each stream, of whatever name, is made from it.
-            predicted = module.apply(variables, x, rngs=key, **dict(static), **traced)
-        return predicted if output is None else output(predicted)
+            return module.apply(variables, x, rngs=key, **dict(static), **traced)
 
-    return mean_and_std(draw, key, n, samples)
+    return mean_and_std(predict, key, n, samples, output)

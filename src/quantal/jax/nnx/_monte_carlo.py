@@ -143,15 +143,14 @@ def _predict(
     x: Any,
     key: jax.Array,
 ) -> tuple[Any, Any, Any]:
-    def draw(key: jax.Array) -> Any:
+    def predict(key: jax.Array) -> Any:
         own, given = jax.random.split(key)
         # Variables of this trace, which the model may change.
         fresh = jax.tree.map(lambda leaf: leaf, rest)
         model = nnx.merge(graphdef, _seeded(streams, own), fresh)
-        predicted = call(model, x, nnx.Rngs(given))
-        return predicted if output is None else output(predicted)
+        return call(model, x, nnx.Rngs(given))
 
-    return mean_and_std(draw, key, n, samples)
+    return mean_and_std(predict, key, n, samples, output)
 
 
 def _seeded(streams: Any, key: jax.Array) -> Any:
