@@ -83,10 +83,10 @@ class QSD(keras.layers.Dropout):
         keras.layers.Layer.__init__(self, **kwargs)
         dilution = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
         self.noise_shape = noise_shape
-        self.broadcast_dims = broadcast_dims
+        self.broadcast_dims = axis_numbers("broadcast_dims", broadcast_dims)
         if noise_shape is not None and self.broadcast_dims:
             raise wrong_value("noise_shape", "None where broadcast_dims is given", noise_shape)
-        self.p_broadcast_dims = p_broadcast_dims
+        self.p_broadcast_dims = axis_numbers("p_broadcast_dims", p_broadcast_dims)
         self.seed = _seed(seed)
         if dilution.rate > 0:
             self.seed_generator = _generator(seed)
