@@ -29,7 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A user's mistake is told in one line; what lies deeper shows where it happened.
         if given.debug:
             raise
-        print(f"error: {error}", file=sys.stderr)
+        # Frameworks are looked for before they are imported: this is one of the examples' own.
+        absent = isinstance(error, ModuleNotFoundError)
+        line = ". Type: pip install -r examples/requirements.txt" if absent else ""
+        print(f"error: {error}{line}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("stopped; the same command goes on from here", file=sys.stderr)

@@ -14,10 +14,10 @@ _NEEDS = {
     "keras": ("keras",),  # and what it computes with
     "jax": ("jax", "flax", "optax"),
 }
-_INSTALL = {
-    "torch": "pip install '.[examples,torch]'",
-    "keras": "pip install '.[examples,keras]' {}",
-    "jax": "pip install '.[demo]'",
+_INSTALL = {  # in a clone; {} is what Keras computes with
+    "torch": "pip install -r examples/requirements.txt '.[torch]'",
+    "keras": "pip install -r examples/requirements.txt '.[keras-{}]'",
+    "jax": "pip install -r examples/requirements-demo.txt",
 }
 
 

@@ -29,6 +29,7 @@ from examples.backends import require_backend
 from examples.data import Batch, Data, batches, load, steps
 from examples.data.batches import evaluation
 from examples.files import append, checksums, refuse_links, remove, write_whole
+from examples.memory import keep_freed_memory
 from examples.progress import Watch
 from examples.settings import Settings
 from quantal._errors import wrong_value
@@ -79,6 +80,7 @@ def train_together(
 def _loop(settings: Settings, name: str) -> Any:
     """Return a module of a backend; what is missing is told of before any data are loaded."""
     require_backend(settings)
+    keep_freed_memory()
     if settings.keras_backend is not None:
         os.environ["KERAS_BACKEND"] = settings.keras_backend  # read once, when Keras is loaded
     loop = importlib.import_module(f"examples.with_{settings.backend}.{name}")

@@ -2,6 +2,7 @@
 
 import io
 import re
+import sys
 from math import exp, nan
 from types import SimpleNamespace
 
@@ -44,6 +45,14 @@ def test_a_mistake_is_told_in_one_line(line, words, capsys, tmp_path):
     assert said.startswith("error: ")
     assert "Traceback" not in said
     assert not list(tmp_path.iterdir())
+
+
+def test_a_package_that_is_absent_is_told_of_with_the_line_to_type(capsys, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "examples.progress", None)  # as where rich is absent
+    assert main(["run", "digits-mlp", "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert said.endswith("Type: pip install -r examples/requirements.txt\n")
+    assert len(said.splitlines()) == 1
 
 
 def test_a_run_tells_of_its_epochs_and_a_second_one_that_it_is_finished(capsys, tmp_path):

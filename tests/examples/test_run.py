@@ -6,10 +6,13 @@ import hashlib
 import importlib.util
 import json
 import os
+import platform
 import re
+import shlex
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from math import exp, isnan, nan, sqrt
 from pathlib import Path
@@ -17,11 +20,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from examples.backends import require_backend
 from examples.files import checksums
 from examples.folder import DamagedError, read_times
 from examples.progress import Lines
 from examples.run import Run, train
-from examples.settings import Settings
+from examples.settings import KERAS_BACKENDS, Settings
 
 SETTINGS = Settings("digits-mlp", "torch", epochs=5, limit=128)
 Stop = Callable[[str, int], None]
@@ -363,8 +367,48 @@ def test_a_missing_framework_is_told_of_with_its_line_before_any_data(
     settings = Settings("mnist-mlp", "jax")
     with pytest.raises(ImportError) as caught:
         train(settings, tmp_path / "runs", data=tmp_path / "no such folder")
-    assert str(caught.value) == "backend jax: optax not installed. Type: pip install '.[demo]'"
+    assert str(caught.value) == (
+        "backend jax: optax not installed. Type: pip install -r examples/requirements-demo.txt"
+    )
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings("mnist-mlp", "torch"),
+        *(Settings("mnist-mlp", "keras", keras_backend=name) for name in KERAS_BACKENDS),
+        Settings("mnist-mlp", "jax"),
+    ],
+    ids=lambda settings: settings.keras_backend or settings.backend,
+)
+def test_the_line_that_installs_a_backend_names_what_there_is(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ImportError) as caught:
+        require_backend(settings)
+    command, line = str(caught.value).split(". Type: ")[1].split(" -r ")
+    assert command == "pip install"
+    root = Path(__file__).parents[2]
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    for word in shlex.split(line):
+        if word.endswith(".txt"):
+            assert (root / word).is_file()
+        else:
+            assert word.removeprefix(".[").removesuffix("]") in project["optional-dependencies"]
+
+
+def test_memory_is_kept_unless_the_user_chose() -> None:
+    code = "from examples.memory import keep_freed_memory; print(keep_freed_memory())"
+    chosen = {name for name in os.environ if name.startswith(("MALLOC_", "GLIBC_TUNABLES"))}
+    plain = {name: value for name, value in os.environ.items() if name not in chosen}
+    for more, kept in (({}, platform.libc_ver()[0] == "glibc"), ({"MALLOC_ARENA_MAX": "2"}, False)):
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=plain | more, cwd=Path(__file__).parents[2],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert done.stdout.strip() == str(kept)
 
 
 @pytest.mark.parametrize(
