@@ -108,11 +108,11 @@ def _coefficients(
 ) -> Tensor:
     """Draw coefficients in code that is compiled, recorded or transformed."""
     distributed = not is_plain(x) and is_distributed(x)
-    if generator is None and (distributed or code is Code.RECORDED):
+    if generator is None and (distributed or code is Code.TRACED or code is Code.EXPORTED):
         return coefficients_like(x, tables, mask_shape, p_shape)
     if distributed and isinstance(generator, Key) and code is Code.TRANSFORMED:
         return distributed_by_key(x, tables, mask_shape, p_shape, generator)
-    if distributed or (code is Code.RECORDED and not torch.compiler.is_compiling()):
+    if distributed or code is Code.TRACED:
         what = "a DTensor" if distributed else "torch.jit.trace"
         raise wrong_value("generator", f"None for {what}", generator)
     if code is Code.TRANSFORMED:

@@ -15,7 +15,7 @@ from quantal._granularity import Axes, coefficient_shapes
 from quantal.dilution import Dilution, Vary
 from quantal.keys import Key
 from quantal.torch._apply import apply_coefficients, zeros
-from quantal.torch._private_api import Code, in_backward_pass, kind_of_code
+from quantal.torch._private_api import Code, in_backward_pass, in_graph, kind_of_code
 from quantal.torch._special_tensors import has_its_own_way, in_its_own_way
 from quantal.torch._tables import DeviceTables, tables, tables_in_graph
 
@@ -108,7 +108,7 @@ def dilute_by(
     if law.rate == 1:
         return zeros(x, inplace)
     shared = p_shape is not None
-    if torch.compiler.is_compiling():
+    if in_graph(code):
         numbers = law.rate, law.alpha, law.vary, law.unit_mean
         looked_up = DeviceTables(*tables_in_graph(*numbers, shared, x.device))
     else:

@@ -29,7 +29,9 @@ from quantal.torch._functional import (
 )
 from quantal.torch._private_api import (
     Code,
+    MoveHook,
     function_modes_active,
+    in_graph,
     kind_of_code,
     modes_active,
     without_function_modes,
@@ -41,7 +43,7 @@ from quantal.torch._tables import DeviceTables, tables
 __all__ = ["QSD", "DilutionLayer"]
 
 
-class DilutionLayer(nn.Module):
+class DilutionLayer(MoveHook):
     """What `QSD`, `QSD1d`, `QSD2d` and `QSD3d` share: all but the axes that share a coefficient.
 
     Each of them is also a subclass of the layer of torch whose place it takes, so that code which
@@ -49,7 +51,8 @@ class DilutionLayer(nn.Module):
     """
 
     _own_dims: tuple[int, ...] = ()
-    _native: type[nn.Module] | None = None  # what `convert` has found here
+    _native: type[nn.Module] | None = None  # the class that the layer had before `convert`
+    _added: tuple[str, ...]  # the attributes that `convert` has given it
     _tables: DeviceTables
     inplace: bool
 
@@ -238,7 +241,7 @@ class DilutionLayer(nn.Module):
         here = self._tables.values.device == x.device
         if here and code is not Code.TRANSFORMED:
             return self._tables
-        if torch.compiler.is_compiling():  # a graph cannot make them, nor needs to keep them
+        if in_graph(code):  # a graph cannot make them, and need not keep them
             return self._tables.to(x.device)
         if modes_active():  # under which those at hand may be of a wrong kind
             return tables(self._dilution, self._shared, x.device)
@@ -260,10 +263,8 @@ class DilutionLayer(nn.Module):
         """Whether units share retain probabilities."""
         return self._p_broadcast_dims != ()
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "DilutionLayer":
-        super()._apply(fn, recurse)
+    def _moved(self, fn: Callable[[Tensor], Tensor]) -> None:
         self._make_tables(fn(torch.empty(0, device=self._device)).device)
-        return self
 
     # --- saving: in plain numbers and words, so that torch.load(weights_only=True) can read it ---
 

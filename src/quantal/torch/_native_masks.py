@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from quantal._watch import NativeMask, in_package, short, stack_frames
 from quantal.torch._private_api import (
+    DispatchMode,
     flatten,
     has_values,
     identity_of_memory,
@@ -108,7 +108,7 @@ class _Use(NamedTuple):
     inverted: bool = False  # it is true where they stay
 
 
-class MaskWatch(TorchDispatchMode):
+class MaskWatch(DispatchMode):
     """Within it, every operation is looked at, and masks that are drawn are found.
 
     Attributes

@@ -81,7 +81,7 @@ def revert(model: Model) -> Model:
     True
     """
     check_model(model)
-    return change_functions(lambda run: getattr(run, "_before_qsd", run), model)
+    return change_functions(lambda run: getattr(run, "before_qsd", run), model)
 
 
 def sites(model: Any, *, example: Example = None) -> Sites:
@@ -150,7 +150,7 @@ def _running(run: Any, selection: Selection | None, note: Any = None) -> Any:
             note(rerouting)
         return result
 
-    rerouting_run._before_qsd = run  # type: ignore[attr-defined]
+    rerouting_run.before_qsd = run  # type: ignore[attr-defined]
     return rerouting_run
 
 
