@@ -15,7 +15,7 @@ import numpy as np
 from jax import numpy as jnp
 
 from quantal._watch import StackFrame, in_package
-from quantal.jax._private_api import frames_of
+from quantal.jax._private_api import BERNOULLI, RADEMACHER, RANDINT, UNIFORM, frames_of
 from quantal.sites import Site
 
 __all__ = ["COMPARISONS", "DATA", "HOST", "PLAIN", "WRITING", "Equation", "Kind", "MaskDraw"]
@@ -185,7 +185,7 @@ class Equation:
     def sampled(self) -> Numbers | None:
         """Return what a distribution of ``jax.random`` draws; None if this is none."""
         given = join(self.inputs)
-        if self.called == "_bernoulli":
+        if self.called == BERNOULLI:
             # With a probability that is data: a sample of it.
             kept = value_of(self.invars[1], self._values)
             return given if given.kind == Kind.DATA else Numbers(Kind.COARSE, (self.draw(kept),))
@@ -195,12 +195,12 @@ class Equation:
             return None
         if given.kind >= Kind.ARRAY:
             return given if _is_float(self.outvars[0]) else None
-        if self.called == "_randint":
+        if self.called == RANDINT:
             return Numbers(Kind.COARSE, (self.draw(),)) if self._span() == 2 else _INDEX
         if _is_float(self.outvars[0]):
-            scaled = self.called == "_uniform" and self._span() != 1
+            scaled = self.called == UNIFORM and self._span() != 1
             return Numbers(Kind.SCALED if scaled else Kind.RANDOM)
-        return _INDEX if self.called == "_rademacher" else None
+        return _INDEX if self.called == RADEMACHER else None
 
     def counted(self) -> Numbers | None:
         """Return what functions of ``jax.numpy`` make of random numbers that end in a count.
