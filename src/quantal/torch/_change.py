@@ -38,16 +38,16 @@ def change_place(place: Place, alpha: float, model: nn.Module) -> None:
 def reroute_code_of_others(model: nn.Module, alpha: float, complete: bool) -> None:
     """Let all code that is not torch's own draw QSD, whether it is known to drop units or not.
 
-    ``complete`` says that nothing is known that cannot: masks of another kind are then noticed.
+    ``complete`` says that all known dropout can: then masks of another kind cause a warning.
     """
     for module in code_of_others(model, outermost=True):
         reroute_all(module, alpha, complete)
 
 
 def code_of_others(module: nn.Module, outermost: bool = False) -> Iterator[nn.Module]:
-    """Walk through the modules in which code runs that is not torch's own.
+    """Walk through the modules that run code which is not torch's own.
 
-    With ``outermost``, not through those inside of another one.
+    With ``outermost``, those inside of another one are left out.
     """
     met = set[int]()
     waiting = [module]

@@ -1,4 +1,4 @@
-"""Classes of modules, one put into another's place: also beneath classes that torch's tools made.
+"""Replace the class of a module, also beneath classes that torch's tools have made from it.
 
 ``torch.nn.utils.parametrize`` and FSDP2's ``fully_shard`` give a module a class of its own, made
 from the one that it had. What they have put on top stays on top.
@@ -52,9 +52,9 @@ def _made_by_a_tool(cls: type) -> bool:
 
 
 def rebind(module: nn.Module, old: Callable[..., Any], new: Callable[..., Any]) -> None:
-    """Replace a method by another in what hides it: attributes that others have set on a module.
+    """Replace a method by another in the attributes of a module that hold it.
 
-    Such as accelerate's ``_old_forward``, or a decorated ``forward`` that holds the method.
+    Other libraries set them: ``_old_forward`` of accelerate, or a decorated ``forward``.
     """
 
     def replaced(value: Any) -> Any:

@@ -29,7 +29,7 @@ def run_unnoticed(
     Parameters
     ----------
     model : nn.Module
-        If it is not in training, it is from now on.
+        It is put into training mode, if it is not.
     example
         As in `convert`.
     watched : function

@@ -1,9 +1,9 @@
-"""The masks that torch draws without QSD, found by following chance from operation to operation.
+"""The masks that torch draws without QSD: random numbers are followed through all operations.
 
 A mask is what drops units: random numbers of which some are zero, by which numbers are multiplied,
 or that say where numbers are replaced. Random numbers that are added, looked up by, or sorted are
-not. What is random is said by torch itself, which tags its operators; what comes from Python or
-NumPy is random if a second run of the same program brings others.
+not. Torch itself says what is random, by tags of its operators. Numbers that come from Python or
+NumPy are random if they are others in a second run of the same program.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from quantal.torch._private_api import (
 __all__ = ["DROPOUT", "MaskWatch", "native_masks"]
 
 DROPOUT = re.compile("drop_?(out|block)", re.IGNORECASE)
-"""What code is called that says of itself that it drops units."""
+"""The names of code that says of itself that it drops units."""
 
 # Operators that write all of a tensor, whatever it was before.
 _FILLED = frozenset({"zero", "fill", "copy"})
@@ -49,7 +49,7 @@ _CHOSEN = frozenset(
      "logical_or", "masked_fill", "mul"}
 )  # fmt: skip
 _MULTIPLIED = ("addcmul", "lerp", "mul")
-# Where the numbers stand of which some are replaced, what says where, and what by.
+# The positions of the numbers of which some are replaced, of what says which, and of what by.
 _REPLACED = {
     "index_fill": (0, 2, 3),
     "index_put": (0, 1, 2),
@@ -61,16 +61,16 @@ _COMPARED: dict[str, Callable[[float], float]] = {
     **dict.fromkeys(("gt", "ge"), lambda number: number),
     **dict.fromkeys(("lt", "le"), lambda number: 1 - number),
 }
-# With so many numbers, those that are zero show what is a mask.
+# Among so many numbers or more, those that are zero tell whether they are a mask.
 _MANY = 64
 
 
 class _Kind(enum.IntEnum):
-    """What a tensor is whose values do not come from the model; the larger decides."""
+    """What a tensor is whose values do not come from the model; of several, the largest counts."""
 
     CONSTANT = 1
     FOREIGN = 2  # from Python or NumPy
-    MASK = 3  # chance decided between few values
+    MASK = 3  # few values, chosen at random
     NUMBERS = 4
 
 
@@ -170,7 +170,7 @@ class MaskWatch(DispatchMode):
             self._keep(tensor, trace)
         return outputs
 
-    # --- where chance goes -----------------------------------------------------------------------
+    # --- where random numbers go -----------------------------------------------------------------
 
     def _trace(self, x: Any) -> _Trace | None:
         """Return what is known of a tensor; None for all that a model computes or is given."""
