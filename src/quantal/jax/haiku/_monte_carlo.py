@@ -1,4 +1,4 @@
-"""Monte-Carlo predictions of a Haiku model: masks are drawn, all else is as in evaluation."""
+"""Monte-Carlo predictions of a Haiku model: masks on, everything else as in evaluation."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _drawing(run: Any, native: bool, tally: Tally) -> Any:
 
 
 def _as_in_evaluation(method: Any, args: Any, kwargs: Any, context: Any) -> Any:
-    """Have a module with statistics use what it has, and not that of the batch."""
+    """Make a module with statistics use its own ones, and not those of the batch."""
     if isinstance(context.module, _WITH_STATISTICS) and context.method_name == "__call__":
         call = inspect.signature(context.orig_method).bind(*args, **kwargs)
         call.arguments["is_training"] = False

@@ -1,8 +1,8 @@
 """The interceptor that puts QSD in the place of dropout while Linen modules run.
 
-Linen modules are descriptions, and their layers come into being when they run: so what is swapped
-is decided then, in the methods of the layers. One interceptor does it all. What it is to do is in a
-context variable, so that contexts nest: the innermost conversion wins.
+Linen modules are descriptions that make their layers when they run, so it is decided then, in the
+methods of the layers, what is swapped. There is one interceptor. A context variable tells it what
+to do, so that contexts nest: the innermost conversion wins.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Orders:
     Attributes
     ----------
     swaps
-        The conversions that hold, the innermost first, each with the depth of its module.
+        The active conversions, the innermost first, each with the depth of its module.
     masks
         Which layers draw: as the model calls them, all QSD, or all of dropout.
     record

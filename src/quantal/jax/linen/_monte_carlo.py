@@ -1,4 +1,4 @@
-"""Monte-Carlo predictions of a Linen model: masks are drawn, all else is as it is called."""
+"""Monte-Carlo predictions of a Linen model: masks on, everything else as it is called."""
 
 from __future__ import annotations
 
