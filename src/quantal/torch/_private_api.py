@@ -36,6 +36,7 @@ __all__ = [
     "rates_of_dropout",
     "runs_as_it_is",
     "saving_is_hooked",
+    "transforms_active",
     "without_function_modes",
     "without_modes",
 ]
@@ -133,6 +134,11 @@ def is_plain(x: Tensor) -> bool:
 def modes_active() -> bool:
     """Return whether new tensors belong to a dispatch mode, as FakeTensorMode, and die with it."""
     return bool(_modes_on_the_stack())
+
+
+def transforms_active() -> bool:
+    """Return whether new tensors belong to a transform of torch.func, and have no memory."""
+    return bool(_transforms_active())
 
 
 def ragged_axis(x: Tensor) -> int:
