@@ -238,14 +238,15 @@ class DilutionLayer(MoveHook):
 
     def _tables_for(self, x: Tensor, code: Code) -> DeviceTables:
         """Return the tables for a tensor: those at hand, if they are on its device."""
-        here = self._tables.values.device == x.device
+        at_hand = self._tables  # read once: another thread may move them meanwhile
+        here = at_hand.values.device == x.device
         if here and code is not Code.TRANSFORMED:
-            return self._tables
+            return at_hand
         if in_graph(code):  # a graph cannot make them, and need not keep them
-            return self._tables.to(x.device)
+            return at_hand.to(x.device)
         if modes_active():  # where those at hand may be of the wrong kind
             return tables(self._dilution, self._shared, x.device)
-        return self._tables if here else self._make_tables(x.device)
+        return at_hand if here else self._make_tables(x.device)
 
     def _make_tables(self, device: torch.device) -> DeviceTables:
         """Return the tables on a device and keep them there."""

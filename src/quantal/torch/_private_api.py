@@ -40,6 +40,7 @@ __all__ = [
     "rates_of_dropout",
     "runs_as_it_is",
     "saving_is_hooked",
+    "transforms_active",
     "without_function_modes",
     "without_modes",
 ]
@@ -187,6 +188,11 @@ def modes_active() -> bool:
     They are of no use after it has ended.
     """
     return bool(_modes_on_the_stack())
+
+
+def transforms_active() -> bool:
+    """Return whether new tensors belong to a transform of torch.func, and have no memory."""
+    return bool(_transforms_active())
 
 
 def ragged_axis(x: Tensor) -> int:
