@@ -20,7 +20,7 @@ class ReadmeHook(MetadataHookInterface):
     """Puts the README into the metadata of wheels and archives."""
 
     def update(self, metadata: dict[str, Any]) -> None:
-        """Called by hatchling."""
+        """Add the README; hatchling calls this."""
         text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
         source = metadata.get("urls", {}).get("Source", "")
         metadata["readme"] = {"content-type": "text/markdown", "text": without_paths(text, source)}
