@@ -13,11 +13,11 @@ import jax
 
 from quantal._arguments import flag, instance
 from quantal._errors import wrong_type
-from quantal._prediction import Prediction, count_of_draws, nothing_to_draw
+from quantal._prediction import Prediction, Tally, count_of_draws
 from quantal.jax._monte_carlo import arrays_apart, check_arrays, mean_and_std
 from quantal.jax._random_bits import typed_key
 from quantal.jax.haiku._convert import change_functions, check_model
-from quantal.jax.haiku._functional import Tally, counting
+from quantal.jax.haiku._functional import counting
 from quantal.jax.haiku._reroute import Rerouting, rerouted
 from quantal.keys import Key
 
@@ -63,8 +63,7 @@ def masks_on(model: Model, *, native: bool = False) -> Iterator[Model]:
     check_model(model)
     native, tally = flag("native", native), Tally()
     yield change_functions(lambda run: _drawing(run, native, tally), model)
-    if tally.runs and not tally.draws:
-        raise nothing_to_draw(native)
+    tally.check(native)
 
 
 def _drawing(run: Any, native: bool, tally: Tally) -> Any:
