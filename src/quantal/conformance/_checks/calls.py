@@ -26,6 +26,7 @@ from quantal.conformance._checks.seeds import (
     compare,
     two_signals,
 )
+from quantal.conformance._checks.shared_p import Groups, divided_groups
 from quantal.conformance._coins import BIAS
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import CELL, DROPOUT, INF, MAIN, PLAIN, UNIT_MEAN, VARY_P, VARY_Q
@@ -63,6 +64,7 @@ LAYERS_QUICK = tuple(
 )
 """What a layer is made with, besides the laws of long series."""
 
+DIVIDED = 0.06
 LAYER, SOME_CALLS = (2, 1021, 3), 5
 STEPS = (*range(1, 17), 100, 1000, *(2**bit for bit in range(5, 31)))
 
@@ -135,7 +137,7 @@ def calls_differ(trial: Trial) -> Iterator[Finding]:
 @statistical(
     "calls-law",
     fault="a rate off by 5% or 10%, an α by 20% or 40%, in one call or place always or never 0",
-    parts=lambda quick: 4 * len(SERIES) + (0 if quick else 2 * len(LAYERS)),
+    parts=lambda quick: 4 * len(SERIES) + (0 if quick else 3 * len(LAYERS)),
     needs="calls",
 )
 def calls_law(trial: Trial) -> Iterator[Finding]:
@@ -171,8 +173,14 @@ def _settings_hold(trial: Trial, settings: Settings, number: int) -> Iterator[Fi
     sizes = np.max(own, axis=tuple(p_only), keepdims=True)
     same = not p_only or bool(np.all((own == 0) | (own == sizes)))
     yield trial.require(f"shared sizes, {what}", same, "kept values of a group differ", c.size)
+    if p_only and not trial.quick:
+        yield divided_groups(trial, what, law, _groups(own, p_only), DIVIDED)
     if not trial.quick:
         yield from values_of(trial, what, law, first_of(own, p_only).reshape(-1), dtype)
+
+
+def _groups(own: Floats, p_only: list[int]) -> Groups:
+    return Groups.of(own, own.shape[1:], tuple(axis - 1 for axis in p_only))
 
 
 def _by_index(hits: NDArray[np.bool_], what: str) -> list[Margin]:

@@ -12,6 +12,7 @@ import numpy as np
 from quantal.conformance._adapter import Settings
 from quantal.conformance._bounds import Proportion
 from quantal.conformance._checks.independence import at_all_distances, copies
+from quantal.conformance._checks.shared_p import Groups, divided_groups
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import (
     CELL,
@@ -39,8 +40,12 @@ SHARED: tuple[dict[str, tuple[int, ...]], ...] = (
     {"broadcast_dims": (0,)},
     {"p_broadcast_dims": (0,)},
 )
+DIVIDED = 0.04
 SHARED_SHAPE, SHARED_CALLS = (3, 4099), 3
 PAIRS = (2, 2**17)
+CLOSE_TO_MEAN = 3000.0
+"""An α at which hardly any p is 1, however small the rate."""
+
 FEW_PER_MILLE = Dilution(1e-3, 0.2)
 
 
@@ -48,7 +53,7 @@ FEW_PER_MILLE = Dilution(1e-3, 0.2)
     "dtype-law",
     fault="a rate or a mean off by 5% or more, a tiny rate by half of it, an α by 20% or more,"
     " copies as elsewhere; at other laws a rate off by 20% or more",
-    parts=OTHERS * (3 * len(LAWS) + 2 + 2 * len(SHARED) + 2 * len(EVERY)),
+    parts=OTHERS * (3 * len(LAWS) + 2 + 2 * len(SHARED) + 1 + 2 * len(EVERY)),
 )
 def dtype_law(trial: Trial) -> Iterator[Finding]:
     """The law holds in every dtype, and units are independent there."""
@@ -81,8 +86,13 @@ def _shared(trial: Trial, dtype: np.dtype[Any]) -> Iterator[Finding]:
     """Ask whether shared coefficients, and shared probabilities, follow the law in a dtype."""
     for axes in SHARED:
         settings = Settings.of(MAIN[0], **axes)
-        units = trial.subject.pool(settings, SHARED_CALLS, SHARED_SHAPE, dtype)[:, 0].reshape(-1)
-        yield from values_of(trial, f"{settings}, {dtype.name}", MAIN[0], units, dtype)
+        c = trial.subject.pool(settings, SHARED_CALLS, SHARED_SHAPE, dtype)
+        yield from values_of(
+            trial, f"{settings}, {dtype.name}", MAIN[0], c[:, 0].reshape(-1), dtype
+        )
+        if settings.p_broadcast_dims:
+            groups = Groups.of(c, SHARED_SHAPE, (0,))
+            yield divided_groups(trial, f"{settings}, {dtype.name}", MAIN[0], groups, DIVIDED)
 
 
 @statistical(
@@ -106,7 +116,7 @@ def half_precision(trial: Trial) -> Iterator[Finding]:
         dropped = int(np.count_nonzero(OneLaw(trial, law, BATCH, dtype).units(n) == 0))
         yield trial.judge(f"P(c = 0), float16, {law}", test, dropped, n, stated=stated)
         # And so would those that masks of a shared probability compare with it.
-        settings = Settings.of(law, p_broadcast_dims=(0,))
+        settings = Settings(law.rate, CLOSE_TO_MEAN, p_broadcast_dims=(0,))
         calls = -(-n // PAIRS[1])
         c = trial.subject.pool(settings, calls, PAIRS, dtype)[:, 0].reshape(-1)[:n]
         dropped = int(np.count_nonzero(c == 0))

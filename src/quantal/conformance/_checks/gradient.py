@@ -178,6 +178,10 @@ def non_finite_inputs(trial: Trial) -> Iterator[Finding]:
             if not subject.lacks("grad"):
                 usual["gradients"] = subject.grad(x, x, case.settings, seed)[1]
                 found["gradients"] = subject.grad(x, strange, case.settings, seed)[1]
+                apart = subject.grad(strange, x, case.settings, seed)[1]
+                unmoved = np.array_equal(wide(apart), wide(usual["gradients"]))
+                detail = "the gradient is another where an input is inf or NaN"
+                yield trial.require(f"strange inputs, {case}", unmoved, detail, x.size)
         for what, array in found.items():
             y, expected = wide(array), wide(usual[what])
             alone = bool(np.all((y == expected)[odd == 0]))

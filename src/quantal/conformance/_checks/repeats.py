@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import fft
 
 from quantal.conformance import _laws as laws
 from quantal.conformance._adapter import Settings
-from quantal.conformance._bounds import Largest, Proportion
+from quantal.conformance._bounds import Largest, Proportion, largest
 from quantal.conformance._checks.granularity import first
 from quantal.conformance._checks.independence import at_all_distances
 from quantal.conformance._checks.places import Margin, by_place, folded
@@ -23,7 +24,7 @@ from quantal.conformance._questions import OneLaw, values_of
 from quantal.conformance._registry import Trial, exact, statistical
 from quantal.conformance._repeats import repeated_window, window_width
 from quantal.conformance._shapes import BATCH
-from quantal.conformance._signals import signals
+from quantal.conformance._signals import pair_test, signals
 from quantal.conformance._subject import Floats, Shape
 from quantal.dilution import Dilution
 
@@ -34,6 +35,7 @@ LARGE = (9001, 1003)
 LARGE_QUICK = (4129, 1024)
 COPIES = 0.01
 LAST_COPIES = 0.1
+COPIES_OF_A_MILLION = 0.03
 MILLION = (1049, 1003)
 """A few units more than 2²⁰."""
 
@@ -157,7 +159,7 @@ def _masks_unrepeated(trial: Trial, what: str, rate: float, c: Floats) -> Findin
     "large-call",
     fault="1% of units that are copies, at any distance; a rate off by 4% in one part of 64; at one"
     " place of 2¹⁶ always or never 0; of a million, in each dtype, a rate off by 5%, another α",
-    parts=lambda quick: 5 if quick else 5 + 4 * (OTHER_DTYPES + len(OTHERS)),
+    parts=lambda quick: 5 if quick else 5 + 5 * (OTHER_DTYPES + len(OTHERS)),
 )
 def large_call(trial: Trial) -> Iterator[Finding]:
     """One call of millions of units, in thousands of samples, is as right as a small one."""
@@ -181,8 +183,28 @@ def large_call(trial: Trial) -> Iterator[Finding]:
     yield at_all_distances(trial, f"{LAW}, the last units", made, last.size // 2, LAST_COPIES)
     for million in () if trial.quick else _millions(trial):
         c, settings = million.draw(trial), million.settings
-        own = first(c, settings.p_broadcast_dims).reshape(-1)
+        own = first(c, settings.p_broadcast_dims).reshape(-1)[::3]  # they are enough
         yield from values_of(trial, f"{million}", settings.law, own, million.dtype)
+        if not settings.p_broadcast_dims and million.shape[-2:] == MILLION:
+            yield _mirrored(trial, f"{million}", settings.law, c)
+
+
+def _mirrored(trial: Trial, where: str, law: Dilution, c: Floats) -> Finding:
+    """Ask whether masks have nothing to do with those the same way behind any place."""
+    made = signals(law, c.reshape(1, -1), 0.0)[0]
+    units = made.values.size
+    centres = np.arange(units // 4, 2 * units - units // 4)  # sums of two indices
+    pairs = np.minimum(centres + 1, 2 * units - 1 - centres)
+    # Each product comes twice, and that of a unit with itself, if there is one, once.
+    own = np.zeros(2 * units)
+    own[::2][:units] = made.values[0] ** 2
+    sums = fft.irfft(fft.rfft(made.values[0], 2 * units) ** 2, 2 * units)
+    terms = pairs // 2
+    means = (sums - own)[centres] / 2 / terms
+    test = pair_test([made], COPIES_OF_A_MILLION, len(centres), sets=1)
+    index, seen, count = largest(test.test, means, terms)
+    what = f"masks mirrored about {centres[index] / 2}, {where}"
+    return trial.judge(what, test, seen, count, stated=COPIES_OF_A_MILLION)
 
 
 def _blocks(trial: Trial, dropped: NDArray[np.bool_]) -> Finding:

@@ -187,20 +187,15 @@ def p_granularity_masks(trial: Trial) -> Iterator[Finding]:
         units = math.prod(shape) // own_size(shape, axes)
         if units == 1:
             continue
-        expected = law.retain - (law.retain**2 if law.vary == "q" else mean_square(law))
         # At small α most groups are kept as a whole or not at all: that twice as many are divided
         # shows.
-        stated = min(BOTH_AT_LARGE_ALPHA if law is LARGE_ALPHA else BOTH, expected)
-        test = Largest(Proportion(expected, slack=2 * CELL), units - 1)
-        needed = test.samples(stated, trial.significance)
+        wanted = BOTH_AT_LARGE_ALPHA if law is LARGE_ALPHA else BOTH
+        stated = min(wanted, _divided(law))
+        needed = _divided_test(law, units).samples(stated, trial.significance)
         settings = Settings.of(law, broadcast_dims=whole, p_broadcast_dims=axes)
         drawn = _draws(trial, settings, shape, needed)
-        kept = Groups.of(drawn, drawn.shape[1:], axes).c > 0
-        divided = np.count_nonzero(~kept[1:] & kept[:1], axis=(1, 2))
-        total = kept[0].size
-        unit = int(np.argmin(test.test.p_values(divided, total)))
-        what = f"unit 0 of a group kept, unit {unit + 1} not, {settings}"
-        yield trial.judge(what, test, int(divided[unit]), total, stated=stated)
+        groups = Groups.of(drawn, drawn.shape[1:], axes)
+        yield divided_groups(trial, f"{settings}", law, groups, stated)
     yield from _given_p(trial)
     if not trial.quick:
         yield _numbers_given_p(trial)
@@ -239,6 +234,27 @@ def _between_groups(trial: Trial) -> Finding:
     index, seen, count = largest(test.test, lagged.means[other], lagged.terms[other])
     what = f"masks of different groups, {distances[other][index]} units apart, {settings}"
     return trial.judge(what, test, seen, count, stated=BETWEEN_GROUPS)
+
+
+def divided_groups(
+    trial: Trial, where: str, law: Dilution, groups: Groups, stated: float
+) -> Finding:
+    """Ask how many groups keep their first unit and drop another: p decides both."""
+    kept = groups.c > 0
+    test, total = _divided_test(law, len(kept)), kept[0].size
+    divided = np.count_nonzero(~kept[1:] & kept[:1], axis=(1, 2))
+    unit = int(np.argmin(test.test.p_values(divided, total)))
+    what = f"unit 0 of a group kept, unit {unit + 1} not, {where}"
+    return trial.judge(what, test, int(divided[unit]), total, stated=stated)
+
+
+def _divided_test(law: Dilution, units: int) -> Largest[Proportion]:
+    return Largest(Proportion(_divided(law), slack=2 * CELL), units - 1)
+
+
+def _divided(law: Dilution) -> float:
+    """Return the probability that of two units of a group the first is kept, the second not."""
+    return law.retain - (law.retain**2 if law.vary == "q" else mean_square(law))
 
 
 def _given_p(trial: Trial) -> Iterator[Finding]:

@@ -52,6 +52,9 @@ LAWS = (
 )  # fmt: skip
 DEPENDENCE = 0.08
 OTHER_DTYPES = 3  # at most
+AT_ONE_HALF = (DROPOUT[2], VARY_P[2], VARY_Q[4])
+"""Other laws at which a mask is a fair coin."""
+
 STREAM = 2**16  # units, of which three or four are looked at
 DEPENDENCE_AT_ALL_GAPS = 0.15
 SHORT_STREAM = 2**15
@@ -94,7 +97,7 @@ def _coins(
     "triples-independent",
     fault="a dependence of 8% among three units, or among two pairs of them; 15% at other gaps;"
     " 4% among three masks",
-    parts=len(LAWS) + 3 + OTHER_DTYPES + len(MASKS),
+    parts=len(LAWS) + 3 + len(AT_ONE_HALF) + OTHER_DTYPES + len(MASKS),
 )
 def triples_independent(trial: Trial) -> Iterator[Finding]:
     """Three units are independent, and four in two pairs, even where any two of them are."""
@@ -118,6 +121,7 @@ def triples_independent(trial: Trial) -> Iterator[Finding]:
     tries: list[tuple[Dilution, int, range, np.dtype[Any] | None]] = [
         (law, kind, near, None) for law, kind in ((LAW, 0), (MOSTLY_KEPT, 1))
     ]
+    tries += [(law, 0, GAPS_QUICK, None) for law in AT_ONE_HALF]
     # In other dtypes a coin of the mask alone, whatever rounding has made of the sizes.
     tries += [(LAW, 0, GAPS_QUICK, dtype) for dtype in trial.subject.dtypes[1:]]
     for law, kind, gaps_of_two, dtype in tries:
