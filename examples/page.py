@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from examples import words
 from examples.claims import Who, who
 from examples.comparison import Condition, all_measures, conditions, dropout_of, quartiles
 from examples.experiments import EXPERIMENTS, Experiment
+from examples.folder import read_versions
 from examples.judgement import LEAST, RUNS, Found, Judgement, judge
 from examples.left_open import left_open
 from examples.markdown import cell, table
@@ -243,9 +243,8 @@ def _machine(records: Records) -> Iterator[str]:
     yield "## Software and machine"
     rows: dict[tuple[str, ...], int] = {}
     for record in records:
-        path = record.folder / "versions.json"
-        versions = json.loads(path.read_text()) if path.exists() else {}
-        said = ", ".join(f"{name} {version}" for name, version in versions.items())
+        versions = read_versions(record.folder).items()
+        said = ", ".join(f"{name} {version}" for name, version in versions)
         key = (words.backend(record.settings), said or "not recorded")
         rows[key] = rows.get(key, 0) + 1
     yield table(

@@ -65,7 +65,7 @@ def _product(x: NDArray[Any], c: NDArray[Any]) -> NDArray[Any]:
         # is another product for a numpy.matrix.
         y: NDArray[Any] = np.asanyarray(np.multiply(x, c)).astype(x.dtype, copy=False)
     if y is not np.ma.masked:  # one constant for all that is masked
-        np.copyto(y, 0, where=np.broadcast_to(c == 0, y.shape))
+        np.copyto(y, 0, where=c == 0)
     return y
 
 

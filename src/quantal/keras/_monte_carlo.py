@@ -202,7 +202,8 @@ def _silent(layer: Any, native: bool) -> list[str]:
 
 
 def _in_training(layer: Any) -> Callable[..., Any]:
-    call = getattr(layer.call, "own_call", layer.call)  # without the change of another context
+    call = layer.call
+    call = getattr(call, "own_call", call)  # without the change of another context
     signature = inspect.signature(call)
 
     def in_training(*args: Any, **kwargs: Any) -> Any:

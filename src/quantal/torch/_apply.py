@@ -124,6 +124,8 @@ def _coefficients(
 
 def zeros(x: Tensor, inplace: bool) -> Tensor:
     """Return zeros for a rate of 1, even where x is infinite; the gradient is zero, too."""
+    if x.is_sparse or x.layout is torch.sparse_csr:  # which cannot be filled
+        return product(x, x.new_zeros((), layout=torch.strided), inplace)
     everywhere = torch.ones((), dtype=torch.bool, device=x.device)
     return x.masked_fill_(everywhere, 0) if inplace else x.masked_fill(everywhere, 0)
 

@@ -30,6 +30,8 @@ __all__ = [
     "refuse_recomputation",
 ]
 
+_LAYOUTS = (torch.strided, torch.jagged, torch.sparse_coo, torch.sparse_csr)
+
 
 def dilute(
     x: Tensor,
@@ -138,6 +140,8 @@ def check_input(
         raise wrong_type("x", FLOATING, x.dtype)
     if x.dtype.itemsize < 2:  # torch does not calculate with them
         raise wrong_type("x", f"{FLOATING} of 16 bits or more", x.dtype)
+    if x.layout not in _LAYOUTS:
+        raise wrong_type("x", "a tensor that is dense, or sparse in COO or CSR", x.layout)
     if broadcast_dims == () == p_broadcast_dims:  # nearly always, and in each step
         return x.shape, None
     return coefficient_shapes(x.shape, broadcast_dims, p_broadcast_dims)
@@ -146,7 +150,10 @@ def check_input(
 def number(value: Any) -> Any:
     """Return the number in a tensor without axes; anything else as it is."""
     if isinstance(value, Tensor) and value.ndim == 0 and not value.is_meta:  # which has no number
-        return value.item()
+        try:
+            return value.item()
+        except Exception:  # nor has a fake tensor, or one under torch.func.vmap
+            return value
     return value
 
 
