@@ -56,6 +56,10 @@ class DilutionLayer(MoveHook):
     _tables: DeviceTables
     inplace: bool
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        if "_diluted" not in vars(cls):  # else made by `convert`, and no concern of a registry
+            super().__init_subclass__(**kwargs)
+
     def __init__(
         self,
         p: float | None = None,

@@ -13,7 +13,9 @@ import itertools
 import math
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -26,6 +28,7 @@ from quantal.torch._private_api import (
     has_values,
     identity_of_memory,
     in_backward_pass,
+    is_checkpoint,
     rates_of_dropout,
 )
 
@@ -131,7 +134,7 @@ class MaskWatch(DispatchMode):
 
     def run(self, program: Callable[[], Any]) -> None:
         """Run a program in this mode; twice, if only this tells what is random."""
-        with self:
+        with self, _also_in_new_threads(self):
             program()
             if first := self._foreign:
                 found, self._foreign = len(self.found), []
@@ -148,7 +151,7 @@ class MaskWatch(DispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and look at it."""
         kwargs = kwargs or {}
-        if in_backward_pass():  # which repeats what has been seen
+        if in_backward_pass() and _repeats():
             return func(*args, **kwargs)
         name = func.overloadpacket.__name__
         base = name.removesuffix("_")
@@ -292,6 +295,37 @@ def native_masks(run: Callable[[], Any]) -> list[NativeMask]:
     watch = MaskWatch()
     watch.run(run)
     return watch.found
+
+
+@contextmanager
+def _also_in_new_threads(mode: TorchDispatchMode) -> Iterator[None]:
+    """Within it, threads that are started are in a mode, which belongs to one thread else."""
+    run = threading.Thread.run
+
+    def run_in_mode(thread: threading.Thread) -> None:
+        with mode:
+            run(thread)
+
+    threading.Thread.run = run_in_mode  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        threading.Thread.run = run  # type: ignore[method-assign]
+
+
+def _repeats() -> bool:
+    """Return whether what runs in a backward pass repeats what has been seen.
+
+    So do the derivatives of torch's functions, which no code in Python calls, and checkpoints.
+    """
+    frames, frame = [], sys._getframe(2)
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.f_back  # type: ignore[assignment]
+    # Between an operator and its mode, the compiler may have put functions of its own.
+    names = (str(frame.f_globals.get("__name__")) for frame in frames)
+    caller = next(n for n in names if not n.startswith(("torch._compile", "torch._dynamo")))
+    return caller == "torch.autograd.graph" or any(map(is_checkpoint, frames))
 
 
 def _is_for_qsd() -> bool:

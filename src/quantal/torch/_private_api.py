@@ -32,6 +32,7 @@ __all__ = [
     "identity_of_memory",
     "in_backward_pass",
     "in_graph",
+    "is_checkpoint",
     "is_dropout",
     "is_fake",
     "kind_of_code",
@@ -286,6 +287,11 @@ def saving_is_hooked() -> bool:
 def in_backward_pass() -> bool:
     """Return whether autograd is running: a forward pass there is a checkpoint's second one."""
     return bool(_current_graph_task() != -1)
+
+
+def is_checkpoint(frame: Any) -> bool:
+    """Return whether a frame of the stack is one of ``torch.utils.checkpoint``, which is public."""
+    return frame.f_globals.get("__name__") == "torch.utils.checkpoint"
 
 
 def is_dropout(module: nn.Module) -> bool:

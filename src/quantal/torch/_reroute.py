@@ -12,13 +12,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils.checkpoint import checkpoint
 
 from quantal._granularity import Axes
 from quantal.dilution import Dilution
 from quantal.torch._attention import multi_head_attention_forward, scaled_dot_product_attention
 from quantal.torch._functional import dilute, dilute_by
-from quantal.torch._private_api import saving_is_hooked
+from quantal.torch._private_api import is_checkpoint, saving_is_hooked
 from quantal.torch._spatial import QSD1d, QSD2d, QSD3d, map_axes_as_torch
 
 __all__ = ["ANY", "NATIVE_MASKS", "OTHER_LAWS", "ROUTES", "Rerouting", "Route"]
@@ -143,7 +142,7 @@ class Rerouting(TorchFunctionMode):
         """
         frame: Any = sys._getframe(2)
         while frame is not None and frame.f_globals.get("__name__") != "quantal.torch._running":
-            if frame.f_code.co_filename == checkpoint.__code__.co_filename:
+            if is_checkpoint(frame):
                 if route.rate(*args, **kwargs) == 0:
                     return
                 raise RuntimeError(

@@ -32,7 +32,7 @@ def rerouted_methods(cls: type[nn.Module]) -> dict[str, Callable[..., Any]]:
     Those are the call itself, which includes hooks and a ``forward`` that is set on the instance,
     and all methods that are not torch's.
     """
-    own = {name: _with_qsd(getattr(cls, name)) for name in ("__call__", *_own_methods(cls))}
+    own = {name: _with_qsd(_method(cls, name)) for name in ("__call__", *_own_methods(cls))}
     if cls.__call__ is nn.Module.__call__:
         own["__call__"] = _rerouted(_call)
     return own
@@ -49,6 +49,21 @@ def _own_methods(cls: type[nn.Module]) -> Iterator[str]:
         inherited = any(name in vars(parent) for parent in cls.__mro__ if is_torchs_own(parent))
         if not (inherited or name.startswith("__")):
             yield name
+
+
+def _method(cls: type[nn.Module], name: str) -> Callable[..., Any]:
+    """Return what a class has by a name, as a function whose first argument is the module."""
+    found: Any = inspect.getattr_static(cls, name)
+    if inspect.isfunction(found):
+        return found
+
+    # Static, of the class, partial, or any other thing that can be called.
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        binds = hasattr(found, "__get__")
+        return (found.__get__(self, type(self)) if binds else found)(*args, **kwargs)
+
+    call.__name__ = name
+    return call
 
 
 def _with_qsd(method: Callable[..., Any]) -> Callable[..., Any]:

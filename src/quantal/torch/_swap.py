@@ -17,7 +17,13 @@ import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import nn
 
 from quantal.dilution import Dilution
-from quantal.torch._classes import class_beneath, put_class, rebind
+from quantal.torch._classes import (
+    become,
+    class_beneath,
+    laid_out_as_modules,
+    put_class,
+    rebind,
+)
 from quantal.torch._layers import QSD, DilutionLayer
 from quantal.torch._reroute import ANY, ROUTES, Route
 from quantal.torch._running import rerouted_methods
@@ -60,7 +66,8 @@ def layer_change(module: nn.Module) -> Change | None:
         if isinstance(module, native) and inspect.unwrap(type(module).forward) is native.forward:
             # Where attributes of its own hide p or forward, the layer keeps its class.
             plain = "p" in vars(module) and "forward" not in vars(module)
-            return change if plain else change._replace(layer=None)
+            can_be = plain and laid_out_as_modules(class_beneath(module))
+            return change if can_be else change._replace(layer=None)
     return None
 
 
@@ -86,11 +93,14 @@ class Rerouted(nn.Module):
     _qsd_found: dict[str, tuple[str, float]]  # of those seen in a run only: as written, and rate
     _qsd_inventory: Inventory
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Not be noticed by the class of the module, which may list or name its subclasses."""
+
     def extra_repr(self) -> str:
         """Return that of the module, and alpha."""
         alphas = dict.fromkeys(a for name, a in self._qsd_alphas.items() if name != ANY)
         shown = (f"alpha={alpha}" for alpha in alphas)
-        return ", ".join(filter(None, [super().extra_repr(), *shown]))
+        return ", ".join(filter(None, [self._qsd_native.extra_repr(self), *shown]))
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         native: Any = self._qsd_native
@@ -152,7 +162,7 @@ def restore(module: Any) -> None:
             del own.__dict__[name]
         put_class(own, made, native)
         rebind(own, made.forward, native.forward)
-        own.p = rate
+        vars(own)["p"] = rate
 
 
 @functools.cache
@@ -163,7 +173,10 @@ def _rerouted(cls: type[nn.Module]) -> type[nn.Module]:
         own["__deepcopy__"] = _deepcopy
     if issubclass(cls, torch.fx.GraphModule):
         own["recompile"] = _recompile
-    return type(cls.__name__, (Rerouted, cls), own)
+    if laid_out_as_modules(cls):
+        return type(cls.__name__, (Rerouted, cls), own)
+    own |= {name: vars(Rerouted)[name] for name in ("__reduce_ex__", "extra_repr")}
+    return type(cls.__name__, (cls, Rerouted), own)
 
 
 def _deepcopy(self: Any, memo: Any) -> Any:
@@ -190,7 +203,7 @@ def _as_native(module: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        module.__class__ = cls
+        become(module, cls)
 
 
 def _converted_class(module: Any) -> Any:
