@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from torch.func import functionalize, grad, jvp, vmap
 
 from quantal.torch import QSD, _launch, _self_check, dilute
 
@@ -114,6 +115,27 @@ def test_nothing_is_tried_while_a_graph_is_captured(monkeypatch, separate):
     assert torch.equal(drawn(), separate)
     assert not _self_check._found
     monkeypatch.setattr(_self_check, "capturing", lambda device: False)
+    assert not torch.equal(drawn(), separate)
+
+
+# torch 2.13 loads its own rules of forward-mode differentiation by a way that it deprecates.
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda call: grad(lambda x: call(x).sum()),
+        lambda call: lambda x: jvp(call, (x,), (x,)),
+        lambda call: vmap(grad(lambda x: call(x).sum()), randomness="different"),
+        functionalize,
+    ],
+    ids=["grad", "jvp", "vmap", "functionalize"],
+)
+def test_nothing_is_tried_within_a_transform(transform, separate):
+    """Where new tensors have no memory: the kernels would look broken, for good."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        transform(lambda x: dilute(x, 0.27182, 0.2))(torch.ones(3, 4))  # with a table of its own
+    assert not _self_check._found
     assert not torch.equal(drawn(), separate)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from quantal._process_lock import ProcessLock
 from quantal.keys import CELLS, key
 from quantal.torch import _launch
-from quantal.torch._private_api import without_modes
+from quantal.torch._private_api import transforms_active, without_modes
 
 __all__ = ["capturing", "cells_of_seed", "installed", "philox4x32", "usable"]
 
@@ -47,7 +47,8 @@ def usable(device: torch.device) -> bool:
 
 
 def _try(device: torch.device) -> bool:
-    if not installed(device) or capturing(device):  # where nothing can be compared
+    # While a graph is captured, or within a transform, nothing can be compared.
+    if not installed(device) or capturing(device) or transforms_active():
         return False
     with _lock():
         if device not in _found:
