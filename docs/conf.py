@@ -35,6 +35,9 @@ autodoc_inherit_docstrings = False  # those of the frameworks are theirs
 autodoc_typehints = "none"  # the docstrings say it in words
 autodoc_member_order = "bysource"
 
+# A block of doctests ends with an empty line, which need not be seen.
+highlight_options = {"python": {"stripnl": True}}
+
 html_theme = "furo"
 pygments_dark_style = "github-dark"  # the default underlines names as if they were links
 html_title = "quantal"

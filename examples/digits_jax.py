@@ -16,11 +16,10 @@ x, y = (x[order] / 16).astype(np.float32), y[order]
 
 def network(layer, rngs):
     """Return three hidden layers, each followed by the layer under test."""
-    parts, inputs = [], 64
-    for size in (128, 256, 512):
-        parts += [nnx.Linear(inputs, size, rngs=rngs), nnx.relu, layer(rngs)]
-        inputs = size
-    return nnx.Sequential(*parts, nnx.Linear(inputs, 10, rngs=rngs))
+    hidden = []
+    for inputs, outputs in ((64, 128), (128, 256), (256, 512)):
+        hidden += [nnx.Linear(inputs, outputs, rngs=rngs), nnx.relu, layer(rngs)]
+    return nnx.Sequential(*hidden, nnx.Linear(512, 10, rngs=rngs))
 
 
 def cost(model, x, y):

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-__all__ = ["append", "checksums", "open_to_append", "refuse_links", "remove", "write_whole"]
+__all__ = [
+    "append",
+    "checksums",
+    "open_to_append",
+    "parsed",
+    "refuse_links",
+    "remove",
+    "write_whole",
+]
 
 # Where there is no such flag (Windows), `refuse_links` has looked before.
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
@@ -21,6 +30,14 @@ def write_whole(path: Path, content: str | bytes) -> None:
     with half.open("xb") as file:
         file.write(content.encode() if isinstance(content, str) else content)
     half.replace(path)
+
+
+def parsed(text: bytes) -> Any:
+    """Return what JSON says; a ValueError tells of whatever is wrong with it."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def append(path: Path, line: str, *, wait: bool = True) -> None:

@@ -12,17 +12,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import fields
-from math import isclose, isnan, nan
+from math import isclose, isfinite, isnan, nan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from examples.files import checksums
+from examples.files import checksums, parsed
 from examples.settings import Settings
 
 __all__ = [
@@ -34,6 +33,7 @@ __all__ = [
     "read_result",
     "read_settings",
     "read_times",
+    "read_versions",
     "refuse_other_settings",
     "score",
 ]
@@ -49,7 +49,7 @@ class DamagedError(ValueError):
     """What a folder holds is not what a run has written there."""
 
     def __init__(self, path: Path, expected: str, found: object) -> None:
-        super().__init__(f"{path} is damaged: expected {expected}. Found: {found}")
+        super().__init__(f"{path} is damaged: expected {expected}. Found: {str(found)[:300]}")
 
 
 def score(lines: Sequence[dict[str, Any]]) -> dict[str, float]:
@@ -89,8 +89,8 @@ def read_metrics(folder: Path) -> Lines:
     for epoch, line in enumerate(lines):
         if line.get("epoch") != epoch:
             raise DamagedError(path, f"epoch {epoch} in line {epoch + 1}", line.get("epoch"))
-        for name in ("train_cost", "test_cost"):
-            if not isinstance(line.get(name), float | int):
+        for name in dict.fromkeys(("train_cost", "test_cost", *line)):
+            if not _is_number(line.get(name)):
                 raise DamagedError(path, f"{name} in line {epoch + 1}, a number", line.get(name))
     return lines
 
@@ -127,9 +127,16 @@ def read_times(folder: Path) -> Lines:
     ``together`` says how many seeds were trained at once, in that same time.
     """
     try:
-        return _lines(folder / "times.jsonl")
-    except DamagedError:  # no score depends on them
+        lines = _lines(folder / "times.jsonl")
+    except (DamagedError, OSError):  # no score depends on them
         return []
+    return lines if all(map(_is_time, lines)) else []
+
+
+def read_versions(folder: Path) -> dict[str, Any]:
+    """Return what computed the run, by name; nothing where it was not recorded."""
+    path = folder / "versions.json"
+    return _dictionary(path, path.read_bytes()) if path.exists() else {}
 
 
 def checkpoints(folder: Path) -> dict[int, Path]:
@@ -143,15 +150,30 @@ def checked_checkpoint(path: Path) -> Path:
     written = path.with_name(path.name + ".sha256")
     if not written.exists():
         raise DamagedError(path, f"its checksum in {written.name}", "none")
-    if checksums(path, path.name) != written.read_text():
+    if checksums(path, path.name).encode() != written.read_bytes():
         raise DamagedError(path, f"the checksum in {written.name}", "another")
     return path
 
 
 def _same(one: Any, other: float) -> bool:
-    if not isinstance(one, float | int):
+    if not _is_number(one):
         return False
     return isclose(one, other, rel_tol=1e-9) or (isnan(one) and isnan(other))
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether JSON says a number that a float can hold: True is none, nor is 10⁴⁰⁰."""
+    try:
+        return type(value) is float or (type(value) is int and isfinite(value))
+    except OverflowError:
+        return False
+
+
+def _is_time(line: dict[str, Any]) -> bool:
+    seconds, together = line.get("seconds"), line.get("together", 1)
+    if not (type(line.get("epoch")) is int and _is_number(seconds) and _is_number(together)):
+        return False
+    return isfinite(seconds) and seconds >= 0 and together >= 1
 
 
 def _lines(path: Path) -> Lines:
@@ -163,7 +185,7 @@ def _lines(path: Path) -> Lines:
 
 def _dictionary(path: Path, text: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        found = parsed(text)
     except ValueError:
         found = None
     if not isinstance(found, dict):

@@ -179,7 +179,8 @@ def _rises(claim: Claim, group: Sequence[Condition]) -> Judgement:
     medians = [
         f"{_alpha(one)}: {words.number(float(np.median(values(one, claim.of))))}" for one in series
     ]
-    counts = ", ".join(str(len(one.runs)) for one in series)
+    runs = [len(one.runs) for one in series]
+    counts = " to ".join(map(str, sorted({min(runs), max(runs)})))
     ours, setup = "; ".join(medians), words.setup(series[0].settings)
     return Judgement(
         claim, verdict, ours, counts, f"ρ = {rho:.2f}", f"{p:.2g}", setup, tuple(series)

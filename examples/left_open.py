@@ -52,8 +52,8 @@ def _open_rows(condition: Condition, own: Found) -> Iterator[dict[str, str]]:
     for measure in all_measures(condition.plan):
         row = {
             "condition": words.layer(condition.settings),
-            "n": str(len(condition.runs)),
             "measure": words.measure(measure),
+            "n": str(len(condition.runs)),
             "median": words.number(quartiles([*condition.scores(measure).values()])[1]),
         }
         for name in ("dropout", "QSD"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from examples import words
 from examples.claims import Who, who
 from examples.comparison import Condition, all_measures, conditions, dropout_of, quartiles
 from examples.experiments import EXPERIMENTS, Experiment
+from examples.folder import read_versions
 from examples.judgement import LEAST, RUNS, Found, Judgement, judge
 from examples.left_open import left_open
 from examples.markdown import cell, table
@@ -38,7 +38,7 @@ The test is the unpaired Wilcoxon rank-sum test without a correction for ties. Z
 the condition that is named first is lower; if {n} runs do not overlap with the other {n}, Z is \
 3.36. The score of a run is the mean of its last 3 evaluations, and n is the number of runs of \
 each condition. Times are sums over all runs that a row compares, on a machine that was doing \
-other work as well."""
+other work as well. A click on a figure opens it in any size."""
 _NOTHING = ("", "–")
 _ORDER = ("not", "worse", "partly", "reproduced", "better", "no difference seen", "not run")
 
@@ -67,7 +67,7 @@ def page(records: Records, runs: Path, path: Path, pictures: dict[str, list[Path
             parts += [f"## {plan.title} (`{name}`)"]
             parts += _section(plan, [one for one in judged if one.claim.experiment == name], own)
             shown = pictures.get(name, [])
-            parts += [f"![{picture.stem}]({picture.as_posix()})" for picture in shown]
+            parts += [_figure(picture) for picture in shown]
     parts += _machine(records)
     return "\n\n".join(parts) + "\n"
 
@@ -142,13 +142,14 @@ def _section(plan: Experiment, judged: Sequence[Judgement], own: Found) -> Itera
 
 
 def _effort(one: Judgement, commands: dict[str, int]) -> dict[str, str]:
-    """Return what it took: commands, by their numbers in a list, and time."""
+    """Return what it took: commands, by their numbers in a list, and time; one narrow column."""
+    if not one.conditions:
+        return {"command: time": "–"}
     needed = dict.fromkeys(_command(several) for several in _joined(one.conditions))
     numbers = [str(commands.setdefault(line, len(commands) + 1)) for line in needed]
     times = [condition.seconds for condition in one.conditions]
     total = None if None in times else sum(time for time in times if time is not None)
-    spent = words.duration(total) if times else "–"
-    return {"command": ", ".join(numbers) or "–", "time": _unbroken(spent)}
+    return {"command: time": f"{', '.join(numbers)}: {_unbroken(words.duration(total))}"}
 
 
 def _unbroken(text: str) -> str:
@@ -221,7 +222,8 @@ def _backends(plan: Experiment, own: Found) -> Iterator[str]:
 
 
 def _against(plan: Experiment, qsd: Condition, dropout: Condition) -> dict[str, str]:
-    row = {"backend": words.backend(qsd.settings), "n": f"{len(qsd.runs)}, {len(dropout.runs)}"}
+    runs = _unbroken(f"{len(qsd.runs)}, {len(dropout.runs)}")
+    row = {"backend": words.backend(qsd.settings), "n": runs}
     for measure in all_measures(plan):
         title = words.measure(measure, rmse=plan.error == "rmse")
         medians = [quartiles([*c.scores(measure).values()])[1] for c in (qsd, dropout)]
@@ -231,14 +233,18 @@ def _against(plan: Experiment, qsd: Condition, dropout: Condition) -> dict[str, 
     return row | {"unlike the paper": words.setup(qsd.settings)}
 
 
+def _figure(picture: Path) -> str:
+    """Return a picture that leads to itself in any size."""
+    return f"[![{picture.stem}]({picture.as_posix()})]({picture.with_suffix('.svg').as_posix()})"
+
+
 def _machine(records: Records) -> Iterator[str]:
     """Yield what computed the runs."""
     yield "## Software and machine"
     rows: dict[tuple[str, ...], int] = {}
     for record in records:
-        path = record.folder / "versions.json"
-        versions = json.loads(path.read_text()) if path.exists() else {}
-        said = ", ".join(f"{name} {version}" for name, version in versions.items())
+        versions = read_versions(record.folder).items()
+        said = ", ".join(f"{name} {version}" for name, version in versions)
         key = (words.backend(record.settings), said or "not recorded")
         rows[key] = rows.get(key, 0) + 1
     yield table(

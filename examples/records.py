@@ -11,7 +11,14 @@ from typing import Any
 
 from examples import summaries
 from examples.experiments import EXPERIMENTS, LAYERS
-from examples.folder import read_metrics, read_result, read_settings, read_times, score
+from examples.folder import (
+    read_metrics,
+    read_result,
+    read_settings,
+    read_times,
+    read_versions,
+    score,
+)
 from examples.settings import BACKENDS, KERAS_BACKENDS, Settings
 from quantal._errors import wrong_value
 
@@ -98,7 +105,8 @@ def _until(record: Record, epochs: int) -> Record:
 def _read(folder: Path) -> Record:
     settings = read_settings(folder)
     result = read_result(folder, int(settings.epochs or 0))
-    summaries.load(folder)  # is damaged, or not
+    for read in (summaries.load, read_versions):  # is damaged, or not
+        read(folder)
     return Record(folder, settings, read_metrics(folder), result and result["score"])
 
 

@@ -329,6 +329,8 @@ class Run:
         return self
 
     def _begin(self) -> None:
+        # Another process may have begun another run here, before it left the lock to this one.
+        folders.refuse_other_settings(self.folder, self.settings)
         if self.checkpoint is not None:
             folders.checked_checkpoint(self.checkpoint)
         # An epoch whose state was not saved is run again.

@@ -12,7 +12,7 @@ from typing import Any
 
 import quantal
 from examples.experiments import LAYERS, Experiment, experiment
-from examples.files import write_whole
+from examples.files import parsed, write_whole
 from quantal._errors import wrong_type, wrong_value
 
 __all__ = ["BACKENDS", "KERAS_BACKENDS", "Settings"]
@@ -176,7 +176,7 @@ class Settings:
     @classmethod
     def read(cls, path: Path) -> Settings:
         """Read what `write` wrote."""
-        return cls(**json.loads(path.read_text()))
+        return cls(**parsed(path.read_bytes()))
 
 
 def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:

@@ -7,7 +7,6 @@ A folder may hold either file: what is drawn from them is the same.
 
 from __future__ import annotations
 
-import zipfile
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -68,10 +67,17 @@ def write(arrays: Arrays, folder: Path) -> None:
 @lru_cache(maxsize=2000)  # figures ask for a run more than once
 def _load(path: Path, changed: int) -> Arrays:
     try:
-        with np.load(path) as arrays:
-            return reduce(dict(arrays)) if path.name == _FULL else dict(arrays)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise DamagedError(path, "arrays", error) from error
+        with np.load(path) as packed:
+            arrays = {name: _numbers(array) for name, array in packed.items()}
+        return reduce(arrays) if path.name == _FULL else arrays
+    except Exception as error:  # of many kinds: of zipfile, zlib, NumPy, and of odd headers
+        raise DamagedError(path, "arrays of numbers", error) from error
+
+
+def _numbers(array: NDArray) -> NDArray:
+    if array.ndim != 1 or array.dtype.kind != "f":
+        raise ValueError(f"{array.ndim} axes of {array.dtype}")
+    return array
 
 
 def _some(array: NDArray) -> NDArray:

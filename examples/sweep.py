@@ -123,7 +123,7 @@ def standing(runs: Iterable[Settings], out: Path) -> Standing:
         try:
             refuse_other_settings(folder, run)
             ended = read_result(folder, run.plan.epochs if run.epochs is None else run.epochs)
-        except ValueError as error:
+        except (ValueError, OSError) as error:
             found.refused[run.name] = str(error)
         else:
             (found.left if ended is None else found.done).append(run)

@@ -55,7 +55,14 @@ def put(file: Path, text: str) -> None:
         file.write_text(text)
 
 
+def shorten(*described: object) -> tuple[str | None, str | None]:
+    """Leave out of a signature the defaults that have no name: Flax's own, which nobody passes."""
+    *_, signature, returned = described
+    return signature and re.sub(r"<[\w.]+ object[^>]*>", "...", str(signature)), returned
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Write the pages before Sphinx looks for pages."""
     app.connect("builder-inited", write)
+    app.connect("autodoc-process-signature", shorten)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -54,12 +54,13 @@ const Law = (() => {
 
   const expit = (t) => (t >= 0 ? 1 / (1 + Math.exp(-t)) : Math.exp(t) / (1 + Math.exp(t)));
 
-  // The log-odds of the quantile of Beta(a, b), by bisection.
+  // The log-odds of the quantile of Beta(a, b), by bisection; infinite where the quantile is 0 or 1
+  // but for less than a float64 can tell.
   function betaLogOdds(a, b, u) {
-    if (u <= 0) return -Infinity;
-    if (u >= 1) return Infinity;
     let low = -700;
     let high = 700;
+    if (u <= betaCdf(a, b, expit(low), expit(-low))) return -Infinity;
+    if (u >= betaCdf(a, b, expit(high), expit(-high))) return Infinity;
     for (let i = 0; i < 80; i++) {
       const t = (low + high) / 2;
       if (betaCdf(a, b, expit(t), expit(-t)) < u) low = t;

@@ -13,6 +13,11 @@ from typing import NamedTuple
 __all__ = ["Download", "File", "Source", "wrong_file"]
 
 _DAMAGED = (EOFError, OSError, tarfile.TarError, zlib.error)
+_ODD_NUMBERS = (OverflowError, ValueError)  # in the headers of an archive
+
+
+class WrongFileError(ValueError):
+    """A file that is not what it should be."""
 
 
 class File(NamedTuple):
@@ -109,10 +114,14 @@ def members(archive: Path, names: tuple[str, ...], most: int | None = None) -> l
         with tarfile.open(archive, fileobj=_unpacked(archive, most)) as tar:
             for member in tar:
                 name = next((n for n in names if f"/{member.name}".endswith(f"/{n}")), None)
-                content = tar.extractfile(member) if name and member.isfile() else None
+                # A sparse file is as large as its header says, whatever there is of it.
+                plain = member.isfile() and not member.issparse()
+                content = tar.extractfile(member) if name and plain else None
                 if name and content:
                     found[name] = File(f"{archive}, {name}", content.read())
-    except _DAMAGED as error:
+    except WrongFileError:
+        raise
+    except (*_DAMAGED, *_ODD_NUMBERS) as error:
         raise wrong_file(str(archive), "a whole tar archive", error) from error
     for name in names:
         if name not in found:
@@ -131,9 +140,9 @@ def _unpacked(archive: Path, most: int | None) -> io.BytesIO | None:
     return io.BytesIO(content)
 
 
-def wrong_file(path: str, expected: str, found: object) -> ValueError:
+def wrong_file(path: str, expected: str, found: object) -> WrongFileError:
     """Return the error for a file that is not what it should be."""
-    return ValueError(f"{path}: expected {expected}. Found: {found}")
+    return WrongFileError(f"{path}: expected {expected}. Found: {found}")
 
 
 def _find(place: Path, name: str) -> Path | None:

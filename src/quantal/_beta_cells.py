@@ -156,8 +156,8 @@ def _means_from_centres(x: Floats, powers: Sequence[int], found: list[Floats]) -
     They are f + δ²f/24 − 17·δ⁴f/5760, with central differences δ; at both ends, only f. Return the
     cells after which there is a gap that is too wide for differences, where p is neither 0 nor 1.
 
-    A part at a time, and the means may take the place of x: with more or larger arrays, new memory
-    costs more than arithmetic.
+    It works on one part at a time, and the means may overwrite x: with more or larger arrays, new
+    memory would cost more than the arithmetic.
     """
     gaps, before = [], x[:0]
     for start in range(0, x.size, _PART):

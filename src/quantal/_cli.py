@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from quantal import __version__
 from quantal._describe import describe, plot
@@ -25,8 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(given.run(given))
 
 
-def add_describe(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``quantal describe``."""
+def add_describe(commands: Any) -> None:
+    """Add ``quantal describe`` to what `argparse` returns for subcommands."""
     parser = commands.add_parser("describe", help="show the law of a dilution as numbers")
     parser.add_argument("--rate", type=float, required=True, help="drop rate, in [0, 1]")
     parser.add_argument("--alpha", type=float, help="homogeneity, above 0, or inf")

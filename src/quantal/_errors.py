@@ -62,7 +62,7 @@ def require(
     command : str
         The command that installs it, where that is not an extra.
     others : mapping, optional
-        What the package imports in turn and may be missing, each with its extra.
+        Packages that this one imports and that may be missing, each with its extra.
 
     Examples
     --------

@@ -14,14 +14,14 @@ Axes = int | Sequence[int]
 def coefficient_shapes(
     shape: Sequence[int], broadcast_dims: Axes = (), p_broadcast_dims: Axes = ()
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """Return what `quantal.conformance.coefficient_shapes` does, of a shape that is one.
+    """Return what `quantal.conformance.coefficient_shapes` returns; the shape is not checked.
 
     Examples
     --------
     >>> coefficient_shapes((8, 3, 5), broadcast_dims=2, p_broadcast_dims=0)
     ((8, 3, 1), (1, 3, 1))
     """
-    if _is_empty(broadcast_dims) and _is_empty(p_broadcast_dims):  # the most common, in each step
+    if _is_empty(broadcast_dims) and _is_empty(p_broadcast_dims):  # nearly always, in each step
         return tuple(shape), None
     shared = axes("broadcast_dims", broadcast_dims, len(shape))
     mask_shape = tuple(1 if axis in shared else size for axis, size in enumerate(shape))
@@ -32,4 +32,4 @@ def coefficient_shapes(
 
 
 def _is_empty(axes: Axes) -> bool:
-    return type(axes) is tuple and not axes  # not ==, which is many answers for an array
+    return type(axes) is tuple and not axes  # not ==, which compares the elements of an array

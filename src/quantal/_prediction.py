@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from quantal._arguments import flag, function_or_none, integer
 from quantal._selection import Place
 
-__all__ = ["Prediction", "count_of_draws", "nothing_to_draw", "places_that_draw"]
+__all__ = ["Prediction", "Tally", "count_of_draws", "nothing_to_draw", "places_that_draw"]
 
 
 class _MeanAndStd(NamedTuple):
@@ -66,6 +66,26 @@ def places_that_draw(places: Iterable[Place], native: bool) -> list[Place]:
     if not drawing:
         raise nothing_to_draw(native)
     return drawing
+
+
+class Tally:
+    """What has run within `masks_on`, where only a run shows whether a model draws.
+
+    Attributes
+    ----------
+    runs : int
+        How often code of the model ran; it does not where JAX has compiled a function already.
+    draws : int
+        How often units were dropped because masks are on.
+    """
+
+    def __init__(self) -> None:
+        self.runs = self.draws = 0
+
+    def check(self, native: bool) -> None:
+        """Raise if the model ran and nothing was drawn."""
+        if self.runs and not self.draws:
+            raise nothing_to_draw(native)
 
 
 def nothing_to_draw(native: bool) -> ValueError:

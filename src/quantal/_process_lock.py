@@ -15,8 +15,8 @@ __all__ = ["ProcessLock"]
 class ProcessLock:
     """A lock of this process: ``with lock(): …``.
 
-    The child of a fork has a copy of every lock, but not of the thread that may hold it, and would
-    wait for ever. So it gets new ones, which are open.
+    A forked child has a copy of every lock, but not of the thread that may hold it, and would wait
+    for ever. So all locks are replaced in the child by new ones, which are open.
 
     Parameters
     ----------

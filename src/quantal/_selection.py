@@ -130,7 +130,7 @@ class Selection:
         if math.isnan(rate):
             raise ValueError(_NO_RATE)
         alpha: Any = self.alpha(rate)
-        if alpha is None:  # not the user who has left alpha out, but the function
+        if alpha is None:  # the function has returned None; the user did not leave alpha out
             raise wrong_type("alpha", f"a function that returns {ALPHA}", alpha)
         return Dilution(rate, alpha).alpha
 
@@ -139,9 +139,7 @@ class Selection:
         return Dilution(rate, self.alpha_for(rate))
 
     def settle(self, chosen: Sequence[str], unreached: Sequence[Site], already: int = 0) -> None:
-        """Raise, or warn if not strict, where something is not as a user would think.
-
-        That is a place that cannot be swapped, or no place at all.
+        """Raise, or warn if not strict, if a place cannot be swapped, or if there is no place.
 
         Parameters
         ----------
@@ -199,7 +197,7 @@ def _matches(choices: Iterable[Choice], name: str, module: Any) -> bool:
 
 
 def _first_caller_outside() -> int:
-    """Return the ``stacklevel`` with which the function that asks makes a warning point at users.
+    """Return the ``stacklevel`` for the caller's warning to point at the user's code.
 
     That is the first frame outside of this package, however deep inside it the warning is raised.
     """

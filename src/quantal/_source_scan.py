@@ -1,11 +1,11 @@
-"""Every call in the code of a model's part: what is called, with which arguments, on which line.
+"""Every call in the code of a part of a model: the target, the arguments, the line.
 
-It knows no framework. A framework's own ``_source_scan`` says which targets drop units there and
-where the rate stands among the arguments.
+This module knows no framework. A framework's own ``_source_scan`` says which targets drop units,
+and which argument is the rate.
 
-What is read are the methods of a class and the functions that they mention, as long as these are of
-the same package or of the user's own files. A call whose target cannot be told has the target
-`UNKNOWN`; where it could be one of several, there is one `SourceCall` for each.
+It reads the methods of a class, and the functions that they mention if those belong to the same
+package or to the user's own files. A call whose target is unknown has the target `UNKNOWN`; if it
+may have several targets, there is one `SourceCall` for each.
 """
 
 from __future__ import annotations
@@ -30,38 +30,38 @@ __all__ = ["UNKNOWN", "Argument", "Scanner", "SourceCall"]
 
 
 class Argument(NamedTuple):
-    """What a call passes: its value, `UNKNOWN` if it cannot be told, and if it is a literal."""
+    """What a call passes: its value, or `UNKNOWN`, and whether it is a literal in the code."""
 
     value: Any
     literal: bool = False
 
     @property
     def number(self) -> float:
-        """The value as a float; NaN if it is none."""
+        """The value as a float; NaN if it is not a number."""
         plain = isinstance(self.value, int | float) and not isinstance(self.value, bool)
         return float(self.value) if plain else math.nan
 
 
 @dataclass(frozen=True, eq=False)
 class SourceCall:
-    """A call that stands in the code of a function.
+    """A call in the code of a function.
 
     Attributes
     ----------
     target
-        What is called; `UNKNOWN` if that cannot be told. Of a ``functools.partial`` it is the
-        function inside, and what is bound already counts as passed.
+        What is called, or `UNKNOWN`. For a ``functools.partial`` it is the function inside, and
+        what is already bound counts as passed.
     node : ast.Call
         The call in the source.
     function : function
-        The function in whose code it stands.
+        The function whose code contains the call.
     line : int
         The line in that function's file.
     followed : bool
-        Whether the target's own code is read as well: then its calls are found by themselves.
+        Whether the target's own code is read as well, so that the calls in it are found, too.
     passed_on : bool
-        The target is not called here, but handed to something that may call it, as in
-        ``checkpoint(F.dropout, x)``. Its arguments are not known then.
+        Whether the target is not called here, but passed to something that may call it, as in
+        ``checkpoint(F.dropout, x)``. Its arguments are then unknown.
     """
 
     target: Any
@@ -77,7 +77,7 @@ class SourceCall:
 
     @property
     def written(self) -> str:
-        """The target as the code has it, such as ``F.dropout``."""
+        """The target as written in the code, such as ``F.dropout``."""
         return ast.unparse(self._written)
 
     @property
@@ -86,13 +86,13 @@ class SourceCall:
         return f"{self.function.__qualname__}, line {self.line}"
 
     def value(self, node: ast.expr) -> Any:
-        """Return the value of an expression that stands in the call, or `UNKNOWN`."""
+        """Return the value of an expression in the call, or `UNKNOWN`."""
         return self._values.one(node, self._scope)
 
     def argument(self, position: int | None, *names: str) -> Argument | None:
         """Return an argument by its names or its position; None if it is not passed.
 
-        What may be hidden in ``*args`` or ``**kwargs`` is passed, with an unknown value.
+        If it may be hidden in ``*args`` or ``**kwargs``, it is passed, with an unknown value.
         """
         args, named = self._bound
         if self.passed_on:
@@ -136,7 +136,7 @@ class _Work(NamedTuple):
 
 @dataclass
 class _Kept:
-    """What does not depend on the object whose code is read, for the next one of the same class."""
+    """What has been read and does not depend on the object: kept for others of its class."""
 
     function: FunctionType
     known: dict[ast.expr, list[Any]] = field(default_factory=dict)
@@ -146,23 +146,22 @@ class _Kept:
 
 @dataclass(frozen=True)
 class Scanner:
-    """How the code of a framework's models is read.
+    """Reads the code of a framework's models.
 
-    Make one for each walk through a model: what it has looked up, it does not look up again.
+    Make one for each walk through a model: it remembers what it has looked up.
 
     Parameters
     ----------
     libraries : frozenset of str
-        Top-level packages whose code is not read: the framework's own layers are known otherwise.
+        Top-level packages whose code is not read, such as the framework itself.
     apart : tuple of type
-        Classes of what is found and scanned by itself, such as the submodules of a model: methods
-        of theirs are not followed.
+        Classes whose instances are scanned by themselves, such as the submodules of a model: their
+        methods are not followed.
     entries : collection of str
-        Methods at which the framework begins: they are read wherever they are inherited from.
-        Other methods are if they stand in the same file as the class, or in files of the user's.
+        Methods that the framework calls: they are read wherever they are inherited from. Other
+        methods are read if they are in the same file as the class, or in the user's own files.
     construction : collection of str
-        Methods that make the model. They are not read, and neither are methods that they call,
-        unless others do so, too.
+        Methods that make the model. They are not read, nor are methods that only they call.
     assume : mapping
         Values of parameters and attributes of ``self`` in training, such as ``{"training": True}``.
 
@@ -208,7 +207,7 @@ class Scanner:
                 yield from self._targets(node, values, scope, source, owner)
 
     def unread(self, owner: Any, also: Iterable[Any] = ()) -> list[FunctionType]:
-        """Return the functions whose code should be read, but has no source."""
+        """Return the functions whose code should be read, but which have no source."""
         return [work.function for work, source in self._all(owner, also) if source is None]
 
     # --- which functions -----------------------------------------------------------------------
@@ -224,7 +223,7 @@ class Scanner:
         met = set()
         while waiting:
             work = waiting.pop()
-            if work.receiver is UNKNOWN:  # a method, but called by its decorator
+            if work.receiver is UNKNOWN:  # a method that is called by its decorator
                 work = mine.get(id(work.function), work)
             if (id(work.function), id(work.receiver)) in met:
                 continue
@@ -300,9 +299,9 @@ class Scanner:
         ]
 
     def _followed(self, value: Any, reader: FunctionType, owner: Any) -> Iterator[_Work]:
-        """Return what of a value is read, too, when a function mentions it.
+        """Return the functions to be read because a function mentions this value.
 
-        Of the user's own files that is every function; of installed packages, the plain functions
+        In the user's own files, those are all functions; in installed packages, the plain functions
         of the same package, and the methods of the object at hand.
         """
         if value is UNKNOWN or isinstance(value, type):
@@ -336,13 +335,13 @@ class Scanner:
                 receiver = receiver.cls if isinstance(receiver, AnyInstance) else type(receiver)
             elif isinstance(value, MethodType):
                 receiver = value.__self__
-            # A partial may be given the looks of another function, as accelerate's hooks are.
+            # A partial may wrap one function and call another, as in the hooks of accelerate.
             waiting += [_inside(value), _wrapped(value)]
             if isinstance(value, FunctionType):
                 # A decorator that does not use functools.wraps keeps the function in a cell.
                 cells = [_contents(cell) for cell in value.__closure__ or ()]
                 waiting += [inner for inner in cells if _is_function(inner)]
-                # One that does, and is not the user's, is not read: what it wraps is.
+                # One that does, and is not the user's, is not read itself, only what it wraps.
                 plumbing = _wrapped(value) is not None and not _is_own(value)
                 if not (plumbing or _package(value) in self.libraries or _is_standard(value)):
                     yield _Work(value, receiver)
@@ -417,7 +416,7 @@ def _inside(value: Any) -> Any:
 def _wrapped(value: Any) -> Any:
     try:
         return getattr(value, "__wrapped__", None)
-    except Exception:  # an object of somebody's own
+    except Exception:  # whatever an attribute of the user's own class raises
         return None
 
 
@@ -429,7 +428,7 @@ def _contents(cell: Any) -> Any:
 
 
 def _package(function: FunctionType) -> str:
-    # Not __module__, which functools.wraps copies: where the code itself stands.
+    # Of the code itself: functools.wraps copies __module__ from another function.
     return str(function.__globals__.get("__name__", "")).partition(".")[0]
 
 

@@ -1,4 +1,4 @@
-"""A function's source code as a tree: its calls, and what each name in it is bound to.
+"""A function's source code as a tree: its calls, and what each of its names is bound to.
 
 Nothing is run or looked up here. Trees are of whole files, so lines count from the top of the file.
 """
@@ -38,7 +38,7 @@ class Imported(NamedTuple):
 
 
 class Parameter(NamedTuple):
-    """A name that the caller binds; ``default`` stands in the code, ``first`` may be self."""
+    """A name that the caller binds; ``default`` is in the code, and ``first`` may be self."""
 
     first: bool
     default: ast.expr | None
@@ -63,12 +63,12 @@ class Scope:
 
 
 class Source(NamedTuple):
-    """What stands in the source of a function.
+    """What the source of a function contains.
 
     Attributes
     ----------
     calls, reads
-        All calls, and all that could be looked up, each with its scope.
+        All calls, and all expressions that could be looked up, each with its scope.
     used : set of ast.expr
         The expressions whose values are called, or given a name.
     """
@@ -85,7 +85,7 @@ _read: WeakKeyDictionary[CodeType, Source | None] = WeakKeyDictionary()
 
 
 def read(function: FunctionType) -> Source | None:
-    """Return what stands in the source of a function; None where there is no source.
+    """Return what the source of a function contains; None if there is no source.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def read(function: FunctionType) -> Source | None:
 def _source(code: CodeType, text: str) -> Source | None:
     try:
         functions = _functions(text, code.co_name == "<lambda>")
-    except SyntaxError:  # no Python, or of another version: it was compiled before
+    except SyntaxError:  # not Python, or of another version: a file that was compiled before
         return None
     same = functions.get((code.co_name, code.co_firstlineno), [])
     node = same[0] if len(same) == 1 else _among(same, code)
@@ -142,7 +142,7 @@ def _statements(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def _among(functions: list[_Function], code: CodeType) -> _Function | None:
-    """Return which of several functions that begin on one line the code belongs to: lambdas."""
+    """Return the function that the code belongs to, of several lambdas that begin on one line."""
     columns = [(line, column) for line, _, column, _ in code.co_positions() if line and column]
     around = [
         node
@@ -203,7 +203,7 @@ class _Reader(ast.NodeVisitor):
     def visit_Attribute(self, node: ast.Attribute) -> None:
         self.source.reads.append((node, self.scope))
         inner: ast.expr = node
-        while isinstance(inner, ast.Attribute):  # of a.b.c, only the whole is what is used
+        while isinstance(inner, ast.Attribute):  # of a.b.c, only the whole is used
             inner = inner.value
         if not isinstance(inner, ast.Name):
             self.visit(inner)
@@ -211,7 +211,7 @@ class _Reader(ast.NodeVisitor):
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Load):
             self.source.reads.append((node, self.scope))
-        elif node not in self._bound:  # by something that no method below knows
+        elif node not in self._bound:  # in a way that no method below handles
             self.scope.names[node.id].append(None)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
@@ -243,7 +243,7 @@ class _Reader(ast.NodeVisitor):
     def _comprehend(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
     ) -> None:
-        for generator in node.generators:  # first, since what stands before them uses their names
+        for generator in node.generators:  # first, since what stands before uses their names
             self.visit(generator)
         parts = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
         for part in parts:

@@ -1,4 +1,4 @@
-"""What an expression in a function's source would give, as far as that can be told by looking.
+"""The values that an expression in a function's source can have, as far as reading it tells.
 
 No function of the model is called: names are looked up where the code would find them, attributes
 are read, and a few harmless operations are done. Where the code could take one of several ways, all
@@ -30,11 +30,11 @@ class _Unknown:
 
 
 UNKNOWN: Final = _Unknown()
-"""The value of what cannot be told by looking."""
+"""The value of an expression that reading the source does not tell."""
 
 
 class AnyInstance:
-    """Some instance of a class, where there is only the class: its methods are known."""
+    """Some instance of a class, of which only the class, and so its methods, are known."""
 
     def __init__(self, cls: type) -> None:
         self.cls = cls
@@ -65,9 +65,9 @@ class Values:
     function : function
         Whose globals and closure the names belong to.
     receiver
-        What its first parameter stands for: ``self``. `UNKNOWN` if that is nobody's business.
+        What its first parameter stands for: ``self``. `UNKNOWN` if the function is no method.
     assume : mapping
-        The values of parameters and of attributes of the receiver that are known otherwise, such as
+        Values of parameters, and of attributes of the receiver, that need no reading, such as
         ``{"training": True}``.
     near : function of a module's name
         Whether a module that has not been imported yet may be.
@@ -167,7 +167,7 @@ class Values:
             return [UNKNOWN]
         where, bindings = bound
         if (id(where), name) in self._active:  # x = f(x)
-            self._depends = True  # on who asks, this time
+            self._depends = True  # on where the look-up began
             return []
         self._active.add((id(where), name))
         try:
@@ -210,7 +210,7 @@ class Values:
             return UNKNOWN
 
     def _module(self, name: str) -> Any:
-        # What is not loaded yet has side effects: they are the model's own, or are not wanted.
+        # To import a module may have side effects, so it is done for the user's own modules only.
         if name not in sys.modules and self._near(name):
             importlib.import_module(name)
         return sys.modules.get(name, UNKNOWN)
@@ -277,8 +277,8 @@ class Values:
                 tables = [t for t in self.candidates(table, scope) if isinstance(t, Mapping)]
                 return [v for t in tables for v in _items(t, named)] or [UNKNOWN]
         function = self.one(called, scope)
-        # Arguments of all others are not looked up: where names are bound to calls with each other
-        # among the arguments, that would take a time exponential in their number.
+        # For all other functions, arguments are not looked up: where names are bound to calls whose
+        # arguments are again such names, that would take exponential time.
         if not any(function is known for known in (getattr, type, float, int, functools.partial)):
             return [UNKNOWN]
         values = [self.one(arg, scope) for arg in args]
@@ -305,7 +305,7 @@ def _default(function: FunctionType, name: str) -> Any:
 
 
 def _of_an_instance(some: AnyInstance, name: str) -> Any:
-    """Return a method, or a function that the class holds; all else is known of instances only."""
+    """Return a method, or a function in the class; only instances could tell anything else."""
     static = inspect.getattr_static(some.cls, name, UNKNOWN)
     if name == "__class__":
         return some.cls
@@ -327,7 +327,7 @@ def _items(table: Any, key: Any) -> list[Any]:
             table = list(table.values())
         if isinstance(table, list | tuple | set | frozenset) and len(table) <= _MOST:
             return [*(value for value in table if callable(value)), UNKNOWN]
-    except Exception:  # a mapping of somebody's own
+    except Exception:  # a mapping of a class that the user has written
         return [UNKNOWN]
     return [UNKNOWN]
 

@@ -1,7 +1,7 @@
 """Proof by running: the masks that a program draws without QSD, and the lines that led there.
 
-Whatever its source looks like, a mask is drawn as one, or is a comparison of random numbers, or
-their floor. Which operations of a framework these are is said by the framework's own ``_watch``.
+Whatever the source looks like, a mask is either drawn directly, or is a comparison of random
+numbers or their floor. The ``_watch`` of each framework says which of its operations these are.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class StackFrame(NamedTuple):
 class NativeMask(NamedTuple):
     """A mask that was drawn, and the lines that led there, the innermost first.
 
-    Its rate is NaN where it cannot be told.
+    Its rate is NaN if it is unknown.
     """
 
     rate: float
@@ -43,7 +43,7 @@ class NativeMask(NamedTuple):
 
 
 class MaskFinder:
-    """Find the masks among the operations of a program, told one by one.
+    """Find the masks among the operations of a program, which `see` is told one by one.
 
     Parameters
     ----------
@@ -53,11 +53,11 @@ class MaskFinder:
         Operations that leave random numbers random.
     masks : mapping from str to function
         Operations that draw or make masks, each with a function from its inputs to the rate, or to
-        None where this is no mask.
+        None if this is not a mask.
     drawn : iterable of str
-        Those of them that draw the numbers, too.
+        Those of them that draw the random numbers themselves.
     plain : function
-        Whether an input that is not random is no data either: with data, noise is no mask.
+        Whether an input that is not random is not data either; noise on data is not a mask.
 
     Examples
     --------
@@ -98,14 +98,14 @@ class MaskFinder:
 
 
 def of_its_own(frame: StackFrame | None) -> str:
-    """Return in words that something draws a mask of its own, and where."""
+    """Return the sentence that says that something draws a mask of its own, and where."""
     where = f" in {frame.function}, {Path(frame.file).name}:{frame.line}" if frame else ""
     return f"it draws a mask of its own{where}"
 
 
 def short(rate: float) -> float:
-    """Return a rate without the digits that rounding has left."""
-    # Which may come as a float32, or as 1 less the probability to keep a unit.
+    """Return a rate without digits that come from rounding."""
+    # The rate may be a float32, or 1 minus the probability to keep a unit.
     return float(f"{rate:.6g}") if math.isfinite(rate) else math.nan
 
 

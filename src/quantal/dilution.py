@@ -229,7 +229,9 @@ class Dilution:
             p = np.where(inside, c / self.ceiling, 0.5)
             a, b = self._beta_parameters
             logs = special.xlogy(a - 1, p) + special.xlog1py(b - 1, -p) - log_beta(a, b)
-            density = np.where(inside, self.retain / self.ceiling * np.exp(logs), density)
+            with np.errstate(over="ignore"):  # close to an atom, no float may be large enough
+                inner = self.retain / self.ceiling * np.exp(logs)
+            density = np.where(inside, inner, density)
             edge = np.inf if b < 1 else self.retain / self.ceiling * a if b == 1 else 0.0
             density = np.where(c == self.ceiling, edge, density)
         elif self.rate < 1:

@@ -65,7 +65,7 @@ def _product(x: NDArray[Any], c: NDArray[Any]) -> NDArray[Any]:
         # is another product for a numpy.matrix.
         y: NDArray[Any] = np.asanyarray(np.multiply(x, c)).astype(x.dtype, copy=False)
     if y is not np.ma.masked:  # one constant for all that is masked
-        np.copyto(y, 0, where=np.broadcast_to(c == 0, y.shape))
+        np.copyto(y, 0, where=c == 0)
     return y
 
 
@@ -79,7 +79,7 @@ def coefficients(
     instance("dilution", dilution, Dilution, "a quantal.Dilution")
     mask_shape = shape("mask_shape", mask_shape)
     instance("rng", rng, _SOURCES, "a numpy.random.Generator or a quantal.key")
-    source = _Portable(rng) if isinstance(rng, Key) else _Native(rng)
+    source = _FromKey(rng) if isinstance(rng, Key) else _FromGenerator(rng)
     if p_shape is None:
         drawn = table(dilution)
         row = int(source.level() < drawn.threshold)
@@ -93,14 +93,14 @@ def coefficients(
     return np.where(keep, shared.values[cell], np.float32(0))
 
 
-class _Portable:
+class _FromKey:
     def __init__(self, key: Key) -> None:
         own, shared, call = key.split(3)
         self.level, self.indices, self.levels = call.level, own.indices, own.levels
         self.shared_indices = shared.indices
 
 
-class _Native:
+class _FromGenerator:
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
 

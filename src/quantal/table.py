@@ -120,7 +120,7 @@ def shared_table(dilution: Dilution) -> SharedTable:
         # The mean of the kept sizes in a cell is biased to the larger p, as in the exact law.
         values = p_squared / np.maximum(p, np.finfo(float).tiny) * dilution.ceiling
     keep_below = _whole(keep * LEVELS)
-    # Integers cannot have every probability: the mean of c is made up for by the values.
+    # Integer thresholds cannot express every probability: the values make up for it in the mean.
     mean = float(np.sum(keep_below * values)) / (CELLS * LEVELS)
     values *= dilution.mean / mean if mean > 0 else 1
     np.minimum(values, dilution.ceiling, out=values)

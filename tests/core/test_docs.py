@@ -2,9 +2,11 @@
 
 import doctest
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
+import types
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -82,6 +84,31 @@ def test_links_of_the_page_lead_somewhere(page):
         assert there.exists(), target
         if anchor:
             assert anchor in anchors(there), f"{target}#{anchor}"
+
+
+@pytest.fixture
+def without_paths(monkeypatch):
+    """What makes the README of wheels and archives; hatchling itself is there only while building."""
+    interface = types.ModuleType("hatchling.metadata.plugin.interface")
+    interface.MetadataHookInterface = object
+    monkeypatch.setitem(sys.modules, interface.__name__, interface)
+    return runpy.run_path(str(ROOT / "hatch_build.py"))["without_paths"]
+
+
+def test_links_of_the_readme_need_no_files_on_a_package_index(without_paths):
+    text, source = (ROOT / "README.md").read_text(), "https://example.org/quantal"
+    link = re.compile(r"\]\(([^)#\s]+)\)")
+    relative = [path for path in link.findall(text) if not path.startswith("http")]
+    assert len(relative) > 20
+    plain, linked = without_paths(text), without_paths(text, source)
+    assert [path for path in link.findall(plain) if not path.startswith("http")] == []
+    assert "[The paper](https://arxiv.org/abs/2009.13165)" in plain
+    expected = {f"{source}/{kind}/main/{path}" for path in relative for kind in ("blob", "raw")}
+    made = [path for path in link.findall(linked) if path.startswith(source)]
+    assert len(made) == len(relative)
+    assert set(made) <= expected
+    code = re.compile(r"^```.*?^```", re.DOTALL | re.M)
+    assert code.findall(plain) == code.findall(linked) == code.findall(text)
 
 
 def test_every_page_is_in_the_list_of_the_site():

@@ -34,6 +34,12 @@ def test_the_script_compares_dropout_and_qsd(framework, tmp_path):
     assert all(float(cost) < 1 for cost in costs.values()), costs
 
 
+@pytest.mark.parametrize("framework", NEEDS)
+def test_the_script_has_about_40_lines_of_code(framework):
+    lines = (EXAMPLES / f"digits_{framework}.py").read_text().splitlines()
+    assert sum(bool(line.strip()) for line in lines) <= 42
+
+
 def test_no_module_beside_the_scripts_hides_one_of_python():
     # A script's own folder comes first where Python looks for modules.
     beside = {path.stem for path in EXAMPLES.iterdir()} - {"__main__", "__init__", "__pycache__"}

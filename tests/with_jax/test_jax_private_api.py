@@ -54,6 +54,24 @@ def test_without_source_lines_native_draws_are_still_counted(monkeypatch):
     assert found[0].unreached
 
 
+@pytest.mark.parametrize("name", ["BERNOULLI", "UNIFORM", "RADEMACHER"])
+def test_by_another_name_a_sampler_still_makes_masks(name, monkeypatch):
+    monkeypatch.setattr(_random_numbers, name, "_by_another_name")
+
+    def layer(x):
+        key = jax.random.key(0)
+        masks = {
+            "BERNOULLI": lambda: jax.random.bernoulli(key, 0.5, x.shape),
+            "UNIFORM": lambda: jax.random.uniform(key, x.shape) < 0.5,
+            "RADEMACHER": lambda: jax.random.rademacher(key, x.shape) > 0,
+        }
+        return x * masks[name]()
+
+    found = quantal.jax.nnx.sites(nnx.Sequential(layer), example=jnp.ones((3, 4)))
+    assert len(found) == 1
+    assert found[0].unreached
+
+
 def test_without_its_implementation_hk_dropout_itself_is_replaced(monkeypatch):
     def model(x):
         return hk.dropout(hk.next_rng_key(), 0.5, x)

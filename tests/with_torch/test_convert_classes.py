@@ -1,9 +1,11 @@
 """convert beside tools that change a module's class, or hide its forward."""
 
+import abc
 import copy
 import functools
 import itertools
 import pickle
+import typing
 from types import MethodType, SimpleNamespace
 
 import pytest
@@ -287,3 +289,149 @@ def test_exported_in_training():
     convert(exported, 1.0, example=X)
     assert draws(exported) == 0
     assert draws(revert(exported)) == 2
+
+
+class Function:
+    def __call__(self, x):
+        return F.dropout(x, 0.3)
+
+
+class Methods:
+    @classmethod
+    def of_class(cls, x):
+        return F.dropout(x, 0.3)
+
+    def partial(self, rate, x):
+        return F.dropout(x, rate)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        staticmethod(lambda x: F.dropout(x, 0.3)),
+        vars(Methods)["of_class"],
+        functools.partialmethod(Methods.partial, 0.3),
+        functools.partial(F.dropout, p=0.3),
+        Function(),
+    ],
+    ids=lambda forward: type(forward).__name__,
+)
+@pytest.mark.parametrize("proved", [False, True])
+def test_a_forward_that_is_no_function(forward, proved):
+    own = type("Own", (nn.Module,), {"forward": forward})
+    model = nn.Sequential(nn.Dropout(0.5), own())
+    assert draws(model) == 2
+    convert(model, 1.0, example=X if proved else None)
+    assert draws(model) == 0
+    revert(model)
+    assert type(model[1]) is own
+    assert draws(model) == 2
+
+
+class Abstract(abc.ABC, nn.Module):
+    """The first base has no ``__dict__``, which decides how Python lays out the objects."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.drop, self.other = nn.Parameter(X), Generic(0.2), Concrete(0.1)
+
+    def forward(self, x):
+        return F.dropout(self.other(self.drop(x @ self.weight)), 0.3, self.training)
+
+    def extra_repr(self):
+        return "own"
+
+
+class Generic(typing.Generic[typing.TypeVar("T")], nn.Dropout):
+    pass
+
+
+class Concrete(abc.ABC, nn.Dropout):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+@pytest.mark.parametrize(
+    "again", [lambda m: m, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))]
+)
+def test_a_first_base_without_a_dict(again):
+    model = Abstract()
+    expected = model.eval()(X)
+    model.train()
+    assert {s.rate for s in sites(model)} == {0.1, 0.2, 0.3}
+    convert(model, lambda rate: 10 * rate)
+    assert {s.alpha for s in sites(model)} == {1.0, 2.0, 3.0}
+    model = again(model)
+    assert repr(model).startswith("Abstract(\n  own, alpha=3.0\n")
+    assert draws(model) == 0
+    assert torch.equal(model.eval()(X), expected)
+    revert(model.train())
+    assert [type(m) for m in model.modules()] == [Abstract, Generic, Concrete]
+    assert draws(model) == 3
+
+
+class Registered(nn.Module):
+    """Lists its subclasses, which must have a name."""
+
+    known: typing.ClassVar = {}
+
+    def __init_subclass__(cls, *, key, **kwargs):
+        super().__init_subclass__(**kwargs)
+        assert key not in Registered.known
+        Registered.known[key] = cls
+
+
+class Listed:
+    known: typing.ClassVar = []
+
+    def __init_subclass__(cls):
+        Listed.known.append(cls)
+
+
+class ListedDropout(Listed, nn.Dropout):
+    pass
+
+
+class Entry(Registered, key="entry"):
+    def __init__(self):
+        super().__init__()
+        self.drop = ListedDropout(0.2)
+
+    def forward(self, x):
+        return F.dropout(self.drop(x), 0.3, self.training)
+
+
+def test_registries_of_classes_are_not_told():
+    model = convert(Entry(), 1.0)
+    assert draws(model) == 0
+    assert isinstance(model.drop, QSD)
+    revert(model)
+    assert Registered.known == {"entry": Entry}
+    assert Listed.known == [ListedDropout]
+    later = type("Later", (Entry,), {}, key="later")
+    assert Registered.known["later"] is later
+
+
+class Frozen(Block):
+    def __setattr__(self, name, value):
+        if "drop" in getattr(self, "_modules", ()) and name != "training":
+            raise AttributeError(f"{name} is frozen")
+        super().__setattr__(name, value)
+
+
+class FrozenDropout(nn.Dropout):
+    def __setattr__(self, name, value):
+        if "p" in vars(self) and name not in ("training", "inplace"):
+            raise AttributeError(f"{name} is frozen")
+        super().__setattr__(name, value)
+
+
+def test_modules_that_let_nobody_set_attributes():
+    model = nn.Sequential(Frozen(), FrozenDropout(0.5))
+    before = [(type(m), set(vars(m))) for m in model.modules()]
+    assert len(sites(model, example=X)) == 3
+    convert(model, 1.0)
+    assert draws(model) == 0
+    revert(model)
+    assert [(type(m), set(vars(m))) for m in model.modules()] == before
+    assert draws(model) == 3

@@ -3,11 +3,13 @@
 import asyncio
 import functools
 import random
+import threading
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+import torch.utils.checkpoint
 from torch import nn
 
 from quantal.sites import UnreachedWarning
@@ -275,7 +277,7 @@ ITS_OWN = r"it draws a mask of its own in .*, test_convert_example\.py:\d+"
         (StableDropout, rf"1 \(StableDropout\): {ITS_OWN}"),
         (ConsistentDropout, rf"1 \(ConsistentDropout\): {ITS_OWN}"),
         (DropBlock, rf"1 \(DropBlock\): {ITS_OWN}"),
-        (Native, r"1\.forward \(torch\.native_dropout\): .* gives its mask away"),
+        (Native, r"1\.forward \(torch\.native_dropout\): .* returns its mask, too"),
         (CallsScripted, r"1\.forward \(self\.function\): scripted code cannot be changed"),
     ],
 )
@@ -435,3 +437,77 @@ def test_a_mask_for_a_batch_of_one_is_a_mask():
         assert [mask.rate for mask in native_masks(draw)] == [0.25]
     for coin in (lambda: torch.rand(1) < 0.25, lambda: torch.rand(()) < 0.25):  # layers dropped
         assert not native_masks(coin)
+
+
+class Threaded(Base):
+    """Runs a child, and a function, in threads."""
+
+    def __init__(self, function=False):
+        super().__init__()
+        self.child, self.function = InATable(), function
+
+    def hidden(self, x):
+        def run():
+            found.append(TABLE["drop"](x, 0.3) if self.function else self.child.hidden(x))
+
+        found = []
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+        return found[0]
+
+
+def test_threads_are_watched():
+    model = Threaded()
+    assert len(native_masks(lambda: model(X))) == 2
+    convert(model, 1.0, example=X)
+    assert not native_masks(lambda: model(X))
+    with pytest.raises(ValueError, match=r"of its own in Threaded\.hidden.*, test_convert_example"):
+        convert(Threaded(function=True), 1.0, example=X)
+    assert threading.Thread.run.__module__ == "threading"
+
+
+class InBackward(Base):
+    """Drops gradients."""
+
+    def hidden(self, x):
+        if self.training:
+            x.register_hook(lambda gradient: TABLE["drop"](gradient, 0.3))
+        return x
+
+
+def test_backward_passes_are_watched():
+    def step(model):
+        model(X).square().sum().backward()
+
+    assert len(native_masks(lambda: step(InBackward()))) == 2
+    with pytest.raises(
+        ValueError, match=r"of its own in InBackward\.hidden.*, test_convert_example"
+    ):
+        convert(InBackward(), 1.0, example=step)
+
+
+def test_derivatives_and_checkpoints_are_not_counted_again():
+    def step(drawn):
+        x = X.clone().requires_grad_()
+        y = torch.where(torch.rand(8, 1) < 0.5, x, 2 * x)  # its derivative looks like dropout
+        run = lambda z: F.dropout(z, 0.3) if drawn else z  # noqa: E731 - one of two
+        for reentrant in (False, True):
+            y = torch.utils.checkpoint.checkpoint(run, y, use_reentrant=reentrant)
+        y.square().sum().backward()
+
+    assert [mask.rate for mask in native_masks(lambda: step(True))] == [0.3, 0.3]
+    assert not native_masks(lambda: step(False))
+
+
+@pytest.mark.parametrize(
+    "activation", [lambda x: F.dropout(x, 0.3), functools.partial(torch.dropout, p=0.3, train=True)]
+)
+@pytest.mark.parametrize("proved", [False, True])
+def test_code_that_torchs_own_modules_are_given(activation, proved):
+    model = nn.Sequential(nn.TransformerEncoderLayer(8, 2, 8, 0.1, activation, batch_first=True))
+    convert(model, 1.0, example=X[None] if proved else None)
+    assert not native_masks(lambda: model(X[None]))
+    revert(model)
+    assert type(model[0]) is nn.TransformerEncoderLayer
+    assert len(native_masks(lambda: model(X[None]))) == 5

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from quantal.conformance._adapter import Array, Settings
+from quantal.conformance._laws import EVERY
+from quantal.conformance._precision import digits as digits_of
 from quantal.conformance._shapes import BATCH
 from quantal.conformance._subject import Shape, Subject
 
@@ -22,8 +24,10 @@ __all__ = [
     "PAIR",
     "SMALL",
     "Case",
+    "at_every_law",
     "cases",
     "chance",
+    "close_to_one",
     "digits",
     "large",
     "numbers",
@@ -42,6 +46,9 @@ SHAPES: tuple[Shape, ...] = (
     (), (1,), (7,), (300,), DENSE, (128, 784), (1, 300), (300, 1), SMALL, (4, 3, 6, 5),
     (2, 3, 4, 3, 5), (24, 24), (1, 12, 10),
 )  # fmt: skip
+RARE = 64
+"""What has a probability of 2⁻⁶⁴ happens in no run."""
+
 LARGE: tuple[Shape, ...] = ((512, 1000), (4099, 33), (16, 9, 28, 33))
 """Shapes in which only what is drawn is looked at."""
 
@@ -67,6 +74,9 @@ SHARED: tuple[tuple[Shape, tuple[int, ...], tuple[int, ...]], ...] = (
     ((4, 3, 6, 5), (2, 3), ()), ((4, 3, 6, 5), (0, 2), ()), ((4, 3, 6, 5), (), (0, 2)),
     ((4, 3, 6, 5), (2, 3), (0,)), ((2, 3, 4, 3, 5), (1, 3), ()), ((2, 3, 4, 3, 5), (), (0, 4)),
 )  # fmt: skip
+MOST_IN_HALF = 1e3
+"""The largest coefficient that float16 can multiply the numbers below by."""
+
 PAIR = (0, 2)
 """The axes that a quick run shares."""
 
@@ -84,6 +94,12 @@ class Case:
 
     def __str__(self) -> str:
         return f"{self.settings}, {self.dtype.name}, {self.shape}"
+
+    @property
+    def varies(self) -> bool:
+        """Whether by chance all units are dropped, or none, in no run."""
+        likely = max(self.settings.rate, 1 - self.settings.rate)
+        return self.groups * -math.log2(likely) >= RARE
 
     @property
     def groups(self) -> int:
@@ -117,6 +133,17 @@ def cases(subject: Subject) -> Iterator[Case]:
         settings = replace(law, broadcast_dims=whole, p_broadcast_dims=p_only)
         yield Case(shape, settings, dtype)
         number += 1
+    if not quick:
+        yield from at_every_law(subject)
+
+
+def at_every_law(subject: Subject) -> Iterator[Case]:
+    """Yield a small call at every law that there is, in each dtype in turn."""
+    for number, law in enumerate(EVERY):
+        dtype = subject.dtypes[number % len(subject.dtypes)]
+        if dtype == np.float16 and law.ceiling > MOST_IN_HALF:
+            dtype = subject.dtypes[0]
+        yield Case(DENSE, Settings.of(law), dtype)
 
 
 def seed_of(subject: Subject, case: Case, label: str) -> int:
@@ -140,7 +167,8 @@ def numbers(rng: np.random.Generator, case: Case) -> Array:
     return np.asarray(drawn).astype(case.dtype)
 
 
-_POWERS = {"float16": 3, "bfloat16": 30, "float32": 30, "float64": 200}
+LAST_DIGITS = 5  # of a number, which a few roundings may change
+_POWERS = {"float16": 3, "bfloat16": 60, "float32": 60, "float64": 200}
 
 
 def powers(rng: np.random.Generator, case: Case) -> Array:
@@ -158,6 +186,16 @@ def large(rng: np.random.Generator, case: Case) -> Array:
     info = np.finfo(np.float32) if case.dtype.name == "bfloat16" else np.finfo(case.dtype)
     signs = rng.choice([-1.0, 1.0], case.shape)
     return np.asarray(signs * 2.0 ** (info.maxexp - 2)).astype(case.dtype)
+
+
+def close_to_one(rng: np.random.Generator, case: Case) -> Array:
+    """Return ±1, and ±1 with a one among the last digits, which a narrower dtype rounds away.
+
+    It is far enough from the end for a few roundings of a product to leave it.
+    """
+    step = 2.0 ** (LAST_DIGITS - digits_of(case.dtype))
+    drawn = 1 + step * rng.integers(0, 2, case.shape)
+    return np.asarray(drawn * rng.choice([-1, 1], case.shape)).astype(case.dtype)
 
 
 def digits(rng: np.random.Generator, case: Case) -> Array:

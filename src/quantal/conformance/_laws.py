@@ -16,6 +16,8 @@ from quantal.keys import CELLS
 __all__ = [
     "CELL",
     "DROPOUT",
+    "EVERY",
+    "EXTREME",
     "HIGH_RATES",
     "MAIN",
     "PLAIN",
@@ -30,6 +32,7 @@ __all__ = [
     "is_fine",
     "kept_cdf",
     "kept_distance",
+    "lost",
     "moment_test",
     "size_test",
 ]
@@ -78,6 +81,18 @@ UNIT_MEAN = (
 )
 
 
+EXTREME = (
+    *_laws([(0.4, 1e-3), (0.4, 1e6), (0.8, 1e-3), (0.1, 1e6)]),
+    *_laws([(0.3, 0.05), (0.3, 3e4)], "q"), *_laws([(0.6, 1e-3)], "p"),
+    *_laws([(0.2, 0.01), (0.6, 1e5)], "pq", True), *_laws([(0.7, 0.05)], "q", True),
+)  # fmt: skip
+"""The ends of the range of α, for all that may vary."""
+
+EVERY = (
+    *MAIN, *PLAIN, *HIGH_RATES, *VARY_Q, *VARY_P, *DROPOUT, *UNIT_MEAN, *EXTREME
+)  # fmt: skip
+
+
 def drawn_laws(rng: np.random.Generator, count: int) -> tuple[Dilution, ...]:
     """Return laws at random, so that no gap between the others is safe for long."""
     rates = rng.uniform(0.02, 0.95, count).round(4)
@@ -120,13 +135,18 @@ def drop_test(law: Dilution, smallest: float = 0.0, cells: int = 1) -> Proportio
     In half precision these are many at a small α: 0.5% of all units at rate 0.2 and α 0.2, if
     sizes vary apart from the mask.
     """
-    flushed = 0.0 if is_alike(law) else law.retain * float(kept_cdf(law, np.asarray(smallest)))
+    flushed = law.retain * lost(law, smallest)
     return Proportion(law.rate + flushed / 2, slack=cells * CELL + flushed / 2)
 
 
-def size_test(law: Dilution) -> Kolmogorov:
-    """Return the test of the kept coefficients."""
-    return Kolmogorov(slack=2 * CELL / law.retain)
+def lost(law: Dilution, smallest: float) -> float:
+    """Return the share of kept coefficients up to ``smallest``, which may have become 0."""
+    return 0.0 if is_alike(law) else float(kept_cdf(law, np.asarray(smallest)))
+
+
+def size_test(law: Dilution, smallest: float = 0.0) -> Kolmogorov:
+    """Return the test of the kept coefficients, of which those up to ``smallest`` may be gone."""
+    return Kolmogorov(slack=2 * CELL / law.retain + lost(law, smallest))
 
 
 def moment_test(law: Dilution, k: int, rounding: float = 0.0) -> Mean:

@@ -9,7 +9,16 @@ from numpy.typing import DTypeLike, NDArray
 
 from quantal._errors import wrong_value
 
-__all__ = ["coarseness", "dtypes_of", "is_half", "roundoff", "smallest", "tolerance", "wide"]
+__all__ = [
+    "coarseness",
+    "digits",
+    "dtypes_of",
+    "is_half",
+    "roundoff",
+    "smallest",
+    "tolerance",
+    "wide",
+]
 
 USUAL = ("float16", "float32", "float64")
 KNOWN = (*USUAL, "bfloat16")
@@ -40,9 +49,14 @@ def is_half(dtype: DTypeLike) -> bool:
     return _DIGITS.get(np.dtype(dtype).name, 53) < 24
 
 
+def digits(dtype: DTypeLike) -> int:
+    """Return how many binary digits a number has."""
+    return _DIGITS[np.dtype(dtype).name]
+
+
 def roundoff(dtype: DTypeLike) -> float:
     """Return the largest relative error of one rounding."""
-    return 2.0 ** -_DIGITS[np.dtype(dtype).name]
+    return 2.0 ** -digits(dtype)
 
 
 def tolerance(dtype: DTypeLike) -> float:

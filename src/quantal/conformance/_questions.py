@@ -11,7 +11,7 @@ import numpy as np
 
 from quantal.conformance import _laws as laws
 from quantal.conformance._adapter import Settings
-from quantal.conformance._bounds import Proportion
+from quantal.conformance._bounds import Kolmogorov, Proportion
 from quantal.conformance._finding import Finding
 from quantal.conformance._precision import is_half, roundoff, smallest, tolerance
 from quantal.conformance._registry import Trial
@@ -41,10 +41,10 @@ class Faults:
         wanted = [fault * scale for fault in self.rate]
         return laws.affordable(test, wanted, trial.significance, most)
 
-    def of_sizes(self, trial: Trial, law: Dilution, most: int) -> float:
+    def of_sizes(self, trial: Trial, law: Dilution, test: Kolmogorov, most: int) -> float:
         """Return the distance between laws that so many kept units reveal."""
         wanted = [laws.alpha_fault(law, fault) for fault in self.alpha]
-        return laws.affordable(laws.size_test(law), wanted, trial.significance, most)
+        return laws.affordable(test, wanted, trial.significance, most)
 
 
 SWEEP = Faults()
@@ -82,8 +82,9 @@ class OneLaw:
 
     def sizes(self, faults: Faults = SWEEP) -> Finding:
         """Ask whether kept coefficients follow their law."""
-        stated = faults.of_sizes(self.trial, self.law, int(MOST * self.law.retain))
-        n = laws.size_test(self.law).samples(stated, self.trial.significance)
+        test = laws.size_test(self.law, smallest(self.exactness))
+        stated = faults.of_sizes(self.trial, self.law, test, int(MOST * self.law.retain))
+        n = test.samples(stated, self.trial.significance)
         return _sizes(self.trial, f"{self}", self.law, self.kept(n), self.exactness, stated)
 
     def alike(self) -> Finding:
@@ -102,12 +103,17 @@ class OneLaw:
         return self.trial.judge(what, test, seen, n, stated=stated)
 
     def in_range(self) -> Finding:
-        """Ask whether no coefficient is negative, or above the ceiling."""
-        c, top = self.units(2**16), self.law.ceiling
+        """Ask whether no coefficient is negative, and the largest is just below the ceiling.
+
+        By chance the largest of so many is no smaller, or in 2⁶⁴ runs once.
+        """
+        c, top, off = self.units(2**16), self.law.ceiling, tolerance(self.exactness)
         low, high = float(np.min(c)), float(np.max(c))
-        right = low >= 0 and high <= top * (1 + tolerance(self.exactness))
+        least = float(self.law.ppf(1 - 64 * math.log(2) / c.size - 2 * laws.CELL)) * (1 - off)
+        right = low >= 0 and least <= high <= top * (1 + off)
         detail = f"coefficients from {low:.6g} to {high:.6g}"
-        return self.trial.require(f"0 ≤ c ≤ {top:.4g}, {self}", right, detail, c.size)
+        what = f"c ≥ 0, the largest from {least:.4g} to {top:.4g}, {self}"
+        return self.trial.require(what, right, detail, c.size)
 
     # --- draws ---------------------------------------------------------------------------------
 
@@ -123,7 +129,8 @@ class OneLaw:
     def kept(self, count: int) -> Floats:
         """Return up to ``count`` kept coefficients, out of as many units as should hold them."""
         # Six standard deviations to spare; should they not do, the test has a few samples fewer.
-        needed = (count + 6 * (count * self.law.rate) ** 0.5 + 40) / self.law.retain
+        share = self.law.retain * (1 - laws.lost(self.law, smallest(self.exactness)))
+        needed = (count + 6 * (count * (1 - share)) ** 0.5 + 40) / share
         c = self.units(int(needed))
         return np.asarray(c[c != 0][:count])
 
@@ -142,14 +149,17 @@ def values_of(
     """
     exactness, kept = trial.subject.dtype if dtype is None else dtype, c[c != 0]
     test = laws.drop_test(law, smallest(exactness))
-    yield _drops(trial, where, test, c, COARSE.of_rate(trial, law, test, c.size))
+    stated = COARSE.of_rate(trial, law, test, c.size)
+    if test.detectable(c.size, trial.significance) <= stated:
+        yield _drops(trial, where, test, c, stated)
     if laws.is_alike(law):
         yield _alike(trial, where, law, kept, exactness)
     else:
         # How many are kept is left to chance: a tenth fewer must do.
-        most = int(0.9 * law.retain * c.size)
-        stated = COARSE.of_sizes(trial, law, most)
-        if laws.size_test(law).detectable(most, trial.significance) <= stated:
+        sizes = laws.size_test(law, smallest(exactness))
+        most = int(0.9 * law.retain * (1 - laws.lost(law, smallest(exactness))) * c.size)
+        stated = COARSE.of_sizes(trial, law, sizes, most)
+        if most > 0 and sizes.detectable(most, trial.significance) <= stated:
             yield _sizes(trial, where, law, kept, exactness, stated)
 
 
@@ -164,7 +174,7 @@ def _sizes(
     distance = math.nan
     if kept.size:
         distance = laws.kept_distance(law, kept, tolerance(exactness), smallest(exactness))
-    test = laws.size_test(law)
+    test = laws.size_test(law, smallest(exactness))
     return trial.judge(f"kept c, {where}", test, distance, kept.size, stated=stated)
 
 

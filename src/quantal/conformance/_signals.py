@@ -132,8 +132,8 @@ class Lagged:
     terms: NDArray[np.int64]
 
 
-def pair_test(made: list[Signal], fault: float, of: int) -> Largest[Overlapping]:
-    """Return the test of the worst of so many mean products.
+def pair_test(made: list[Signal], fault: float, of: int, sets: int = 2) -> Largest[Overlapping]:
+    """Return the test of the worst of so many mean products, in so many independent sets.
 
     The fault is a share of units that are copies, or opposites, of others: it brings the largest
     products with it, which the power takes into account.
@@ -146,7 +146,7 @@ def pair_test(made: list[Signal], fault: float, of: int) -> Largest[Overlapping]
     slack = _ROUNDING + ((4 * CELL + max(one.blur for one in made)) * width) ** 2
     var = (1 + 4 * CELL * width**2) ** 2 + slack  # of a rate that is off by as much
     product = Mean(0.0, var, min(products), top, slack=slack, fault_var=var + fault * top)
-    return Largest(Overlapping(product, sets=2), of)
+    return Largest(Overlapping(product, sets=sets), of)
 
 
 def within_calls(made: list[Signal], distances: int) -> Iterator[Lagged]:

@@ -59,7 +59,7 @@ class OwnTable(NamedTuple):
         return cls(_shape((2 * CELLS,), jnp.float32), _shape((), jnp.int32))
 
     def draw(self, key: jax.Array, mask_shape: Shape, p_shape: None) -> OwnDraw:
-        """Draw all that a backward pass has to remember."""
+        """Draw what a backward pass has to keep."""
         own, _, call = bits.split(key)
         return OwnDraw(bits.indices(own, mask_shape).astype(jnp.uint16), bits.level(call))
 
@@ -71,7 +71,7 @@ class PSharedDraw(NamedTuple):
     value: jax.Array
 
     def coefficients(self, table: PSharedTable) -> jax.Array:
-        """Put them together; the table has done its part in the draw."""
+        """Put them together; the draw has already looked up all it needs from the table."""
         return jnp.where(self.keep, self.value, np.float32(0))
 
 
@@ -93,7 +93,7 @@ class PSharedTable(NamedTuple):
         return cls(_shape((CELLS,), jnp.int32), _shape((CELLS,), jnp.float32))
 
     def draw(self, key: jax.Array, mask_shape: Shape, p_shape: Shape) -> PSharedDraw:
-        """Draw all that a backward pass has to remember."""
+        """Draw what a backward pass has to keep."""
         own, shared, _ = bits.split(key)
         cell = bits.indices(shared, p_shape)
         keep = bits.levels(own, mask_shape) < _take(self.keep_below, cell)

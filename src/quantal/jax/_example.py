@@ -21,7 +21,7 @@ def runner(
 ) -> tuple[Callable[[Any, list[Any]], list[Any]], list[Any]]:
     """Return a function of (model, arrays) that runs a training pass, and the arrays.
 
-    It returns what arrays come of it, so that it can be traced.
+    The function returns the arrays that the pass computes, so that it can be traced.
 
     Parameters
     ----------
@@ -64,6 +64,6 @@ def _takes_one(function: Any) -> bool:
         inspect.signature(function).bind(None)
     except TypeError:
         return False
-    except ValueError:  # a function that does not tell
+    except ValueError:  # a function without a signature
         return True
     return True

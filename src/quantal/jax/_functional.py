@@ -46,7 +46,7 @@ def dilute(
     alpha : float or scalar jax.Array
         The homogeneity, above 0; ``inf`` is standard dropout.
     key : jax.Array or quantal.Key
-        A JAX key or a `quantal.key`; of the same seed, they give the same coefficients.
+        A JAX key or a `quantal.key`; from the same seed, both give the same coefficients.
     training : bool
         False returns x itself, of whatever type, and needs no key; as does a rate of 0.
     vary, unit_mean
@@ -105,16 +105,16 @@ def _quantal_dilute(x: jax.Array, key: jax.Array, table: Any, *shapes: Any) -> j
         return jnp.where(c == 0, np.zeros((), x.dtype), diluted)
 
     def product(x: jax.Array, key: jax.Array, table: Any) -> jax.Array:
-        # A backward pass remembers the draw and looks it up again, unless the compiler finds it
-        # cheaper to keep c: so it may merge what it recognises as one (prevent_cse).
+        # The backward pass keeps the draw and looks it up again, unless the compiler finds it
+        # cheaper to keep c. prevent_cse=False lets it merge the two look-ups.
         draw = table.draw(key, *shapes)
         return jax.checkpoint(multiply, prevent_cse=False)(x, draw, table)
 
     sharding = jax.typeof(x).sharding
-    if sharding.mesh.explicit_axes:  # else the compiler itself draws each shard where it is used
+    if sharding.mesh.explicit_axes:  # else the compiler draws each shard on its own device
         product = jax.sharding.auto_axes(product, out_sharding=sharding.spec)
     return product(x, key, table)
 
 
 DILUTE = "_quantal_dilute"
-"""The name of that function, under which every draw stands in a program."""
+"""The name of that function, by which every draw can be found in a program."""

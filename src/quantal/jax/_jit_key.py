@@ -1,4 +1,4 @@
-"""What JAX keeps compiled functions by, in addition to their arguments."""
+"""A context that adds a key to JAX's cache of compiled functions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _context = jax.make_user_context(None)
 
 
 def jit_key(key: Any) -> AbstractContextManager[Any]:
-    """Keep what is compiled in this block apart from what is compiled with another key.
+    """Do not reuse, in this block, what was compiled outside of it or with another key.
 
-    For code that runs otherwise in the block than outside; the key has a hash and an equality.
+    This is for code that behaves differently in the block. The key must be hashable.
     """
     made: AbstractContextManager[Any] = _context(key)
     return made

@@ -24,7 +24,7 @@ __all__ = ["Law", "law"]
 class Law:
     """A law as arrays, its table among them: an argument of compiled functions.
 
-    Made by `law`. It stands in the place of the rate, in `dilute` and in the layers.
+    `law` makes it. `dilute` and the layers take it in the place of the rate.
     """
 
     rate: jax.Array
@@ -44,8 +44,8 @@ def law(
 ) -> Law:
     """Return a law that can change from step to step in compiled code.
 
-    The table (512 KB) is made here, on the host, and is an argument of the program from then on:
-    no step waits for the host, and no law is compiled.
+    The table (512 KB) is made here, on the host, and then passed to the program as an argument: no
+    step waits for the host, and no new law needs a compilation.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Mean and standard deviation of many predictions, in memory that does not grow with them."""
+"""Mean and standard deviation of many predictions, in a fixed amount of memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_arrays(name: str, tree: Any, shapes_will_do: bool = False) -> None:
 
 
 def arrays_apart(kwargs: dict[str, Any]) -> tuple[dict[str, Any], tuple[tuple[str, Any], ...]]:
-    """Return the arguments that are trees of arrays and can be traced, and all others, hashable."""
+    """Return the arguments that are trees of arrays, to be traced, and all others, to be hashed."""
     arrays = {name: value for name, value in kwargs.items() if _is_arrays(value)}
     return arrays, tuple((name, value) for name, value in kwargs.items() if name not in arrays)
 
@@ -50,8 +50,8 @@ def mean_and_std(
 ) -> tuple[Any, Any, Any]:
     """Return the mean and the sample standard deviation of ``predict(key)`` over n keys.
 
-    And, if asked for, the predictions themselves, stacked; else None. ``output`` is applied to
-    each prediction first.
+    The third result is the stacked predictions, if they are asked for, or None. ``output`` is
+    applied to each prediction first.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """The masks that a program of JAX draws.
 
-Whatever the source looks like, a mask is coarse: a comparison of random numbers, or their rounding,
-say. And it changes data: it multiplies them, selects among them, is added or written into them.
-Random numbers that stay fine are noise, and those that only choose among data are an index or an
+Whatever the source looks like, a mask is coarse, as a comparison or a rounding of random numbers
+is. And it changes data: it multiplies them, selects among them, is added to them or written into
+them. Random numbers that stay fine are noise; those that only choose among data are an index or an
 order. The draws of QSD are calls of one function, known by its name.
 """
 
@@ -38,7 +38,7 @@ __all__ = ["QSD", "MaskDraw", "each_line_once", "every_draw", "native_draws"]
 QSD = "QSD"
 """The kind of a draw that is QSD's."""
 
-# Where coarse numbers meet data and change none: as an index, as a projection, side by side.
+# Operations in which coarse numbers do not drop data: as indices, as a projection, side by side.
 _HARMLESS = {
     *("gather", "dynamic_slice", "dot_general", "conv_general_dilated", "concatenate"),
     *("scatter-add", "scatter_add"),
@@ -71,18 +71,18 @@ def each_line_once(draws: Iterable[MaskDraw]) -> list[MaskDraw]:
 def every_draw(run: Callable[..., Any], *args: Any) -> list[MaskDraw]:
     """Trace a function, and return the masks that it draws, those of QSD among them."""
     program = jax.make_jaxpr(run)(*args).jaxpr
-    reader = _Reader()
+    reader = _ProgramReader()
     reader.read(program, [_given(var) for var in program.invars])
     return reader.draws
 
 
 def _given(var: Any) -> Numbers:
-    """Return what an input is: keys, and single numbers such as rates, are no data."""
+    """Return what an input is: data, unless it is a key or a single number, such as a rate."""
     key = jnp.issubdtype(var.aval.dtype, jax.dtypes.prng_key)
     return DATA if getattr(var.aval, "ndim", 0) and not key else PLAIN
 
 
-class _Reader:
+class _ProgramReader:
     """Reads programs, and takes note of the masks in them."""
 
     def __init__(self) -> None:
@@ -93,8 +93,8 @@ class _Reader:
     ) -> list[Numbers]:
         """Read a program, and return what its outputs are.
 
-        ``around`` is where the program is called. One that JAX has traced before keeps no frames
-        of its callers.
+        ``around`` is where the program is called, since JAX does not note the callers of a program
+        that it has traced before.
         """
         known = dict(zip(program.invars, given, strict=True))
         known.update((var, captured(var.aval)) for var in program.constvars)
@@ -127,9 +127,9 @@ class _Reader:
         return equation.results()
 
     def _from_host(self, equation: Equation) -> list[Numbers]:
-        """Return what Python code makes on the host, where nothing is seen of it.
+        """Return what Python code computes on the host, where it cannot be observed.
 
-        What it makes of data is data, if the code does not look random; anything else is random.
+        From data it makes data, unless the code looks random; all else that it makes is random.
         """
         numbers = join(equation.inputs)
         if numbers.kind < Kind.ARRAY:
@@ -203,5 +203,5 @@ def _programs_in(equation: Equation) -> Iterator[Any]:
 
 
 def _aligned(numbers: list[Numbers], count: int) -> list[Numbers]:
-    """Return what a program's inputs are; the first of an operation may be for itself."""
+    """Return what a program's inputs are: the last inputs of its operation."""
     return [PLAIN] * (count - len(numbers)) + numbers[len(numbers) - min(count, len(numbers)) :]

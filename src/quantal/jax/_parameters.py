@@ -1,7 +1,7 @@
-"""The parameters of a draw: known now, known only when a program runs, or brought as a table.
+"""The parameters of a draw: known now, known only when a program runs, or given as a table.
 
 A rate and an alpha that are numbers make a `Dilution`. As traced arrays, they make an
-`UnknownLaw`, whose table comes from the host while the program runs. A `Law` brings its table.
+`UnknownLaw`, whose table comes from the host while the program runs. A `Law` has its table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Rate: TypeAlias = Number | Law
 class UnknownLaw:
     """A law of which some parameters are traced.
 
-    Those stand as ½ in ``others``; they are checked on the host, when the table is made.
+    In ``others``, they are ½; they are checked on the host, when the table is made.
     """
 
     traced: Mapping[str, jax.Array]
@@ -91,7 +91,7 @@ def table_of(law: Dilution | UnknownLaw | Law, kind: Any) -> Any:
 def is_random(rate: Rate) -> bool:
     """Return whether a dilution of this rate needs a key: not at the rates 0 and 1.
 
-    Anything that is not a rate is refused later, by `law_of`.
+    What is not a rate at all is refused later, by `law_of`.
     """
     number: Any = rate.item() if isinstance(rate, np.ndarray) and rate.shape == () else rate
     if isinstance(number, Real):
@@ -100,7 +100,7 @@ def is_random(rate: Rate) -> bool:
 
 
 def mode(name: str, value: Any) -> bool | None:
-    """Return whether a layer draws or not, or None where that is left open."""
+    """Return a layer's switch, such as ``deterministic``, as a bool; None if it is left open."""
     if isinstance(value, jax.Array) and value.dtype == bool and value.shape == ():
         return bool(value)
     if value is not None and not isinstance(value, bool | np.bool_):
@@ -109,10 +109,10 @@ def mode(name: str, value: Any) -> bool | None:
 
 
 def described(layer: Any) -> Any:
-    """Return what tells the law of a QSD layer: the layer, or the `Law` that it holds."""
+    """Return what has the parameters of a QSD layer: the layer, or the `Law` that it holds."""
     return layer.rate if isinstance(layer.rate, Law) else layer
 
 
 def _number(array: Any) -> float:
-    # By the shortest decimal: a float32 of 0.1 means 0.1, and finds the same table.
+    # As its shortest decimal: a float32 of 0.1 means 0.1, and has the same table.
     return float(str(np.asarray(array)[()]))

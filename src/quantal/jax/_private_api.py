@@ -1,7 +1,8 @@
 """Every name of JAX, Flax, Equinox and Haiku that those libraries do not promise to keep.
 
-Each is looked up here and nowhere else, so that a new version breaks this file at most, and none
-of them is needed to import quantal. Seen in JAX 0.8.1 to 0.10.2, and Flax 0.12.6 to 0.12.8.
+Each is looked up here and nowhere else, so a new version can break only this file, and none of
+them is needed to import quantal. Seen in JAX 0.8.1 to 0.10.2, Flax 0.12.6 to 0.12.8 and Haiku
+0.0.15 to 0.0.17.
 """
 
 from __future__ import annotations
@@ -16,9 +17,16 @@ from jax import numpy as jnp
 from quantal._watch import StackFrame
 from quantal.keys import threefry2x32 as portable_threefry2x32
 
-__all__ = ["attention_weights", "callback_of", "frames_of", "haiku_dropout", "threefry2x32"]
+__all__ = ["BERNOULLI", "RADEMACHER", "RANDINT", "UNIFORM"]
+__all__ += ["attention_weights", "callback_of", "frames_of", "haiku_dropout", "threefry2x32"]
 
 Pair = tuple[jax.Array, jax.Array]
+
+# The names that programs have for functions of jax.random. By another name, such a function is read
+# operation by operation, like any other code: a mask is still found, but not the rate of one drawn
+# by bernoulli, nor a mask of random integers that nothing compares.
+BERNOULLI, RANDINT = "_bernoulli", "_randint"
+UNIFORM, RADEMACHER = "_uniform", "_rademacher"
 
 
 def threefry2x32(key: Pair, counter: Pair) -> Pair:
@@ -59,8 +67,8 @@ def attention_weights() -> Callable[..., Any] | None:
 def frames_of(equation: Any) -> list[StackFrame]:
     """Return the lines from which an operation of a program comes, the innermost first.
 
-    ``source_info.traceback`` of the equations of a jaxpr. Without it, native dropout is counted,
-    but nobody knows where it stands.
+    ``source_info.traceback`` of the equations of a jaxpr. Without it, native dropout is still
+    counted, but not where it is.
     """
     traceback = getattr(getattr(equation, "source_info", None), "traceback", None)
     return [
@@ -72,7 +80,7 @@ def frames_of(equation: Any) -> list[StackFrame]:
 def callback_of(equation: Any) -> Any:
     """Return the Python function that an operation of a program calls on the host.
 
-    Without the ``callback_func`` of the operation's ``callback``, nobody knows what is called.
+    Without the ``callback_func`` of the operation's ``callback``, this is the callback itself.
     """
     callback = equation.params.get("callback")
     return getattr(callback, "callback_func", callback)
@@ -81,9 +89,9 @@ def callback_of(equation: Any) -> Any:
 class _HaikuDropout:
     """The implementation of ``hk.dropout``, to be replaced for a while.
 
-    Haiku keeps it apart, as ``haiku._src.basic.dropout_impl``, "to support monkey patching". Where
-    that is gone, ``haiku.dropout`` itself is replaced, which code does not see that has imported
-    the function by its name.
+    Haiku has it in a function of its own, ``haiku._src.basic.dropout_impl``, "to support monkey
+    patching". Where that is gone, ``haiku.dropout`` itself is replaced; code that has done
+    ``from haiku import dropout`` then still calls Haiku's own.
     """
 
     def __init__(self) -> None:

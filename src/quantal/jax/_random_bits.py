@@ -29,7 +29,7 @@ _SIXTEEN = np.uint32(16)
 def typed_key(key: Any) -> jax.Array:
     """Return a key of any kind as a single typed JAX key.
 
-    Legacy keys, which are plain integers, are taken to be of JAX's default generator.
+    Legacy keys, which are plain integers, count as keys of JAX's default generator.
     """
     if isinstance(key, Key):
         return threefry_key(np.array([key.word0, key.word1], np.uint32))
@@ -49,7 +49,7 @@ def typed_key(key: Any) -> jax.Array:
 def threefry_key(words: Any) -> jax.Array:
     """Return the Threefry key of two words of 32 bits.
 
-    Its kind is named, since the default of JAX is a setting, and the other kinds have four words.
+    The generator is named, since JAX's default is a setting, and keys of others have four words.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def threefry_key(words: Any) -> jax.Array:
 
 def split(key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the keys of the units, of the shared probabilities and of the call."""
-    with jax.threefry_partitionable(True):  # the layout of portable keys, also where it is not set
+    with jax.threefry_partitionable(True):  # the layout of portable keys, whatever the setting
         own, shared, call = jax.random.split(key, 3)
     return own, shared, call
 
@@ -90,7 +90,7 @@ def indices(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     positions = [lax.broadcasted_iota(jnp.uint32, blocks, axis) for axis in range(len(blocks))]
     word0, word1 = jax.random.key_data(key)
     words = threefry2x32((word0, word1), counters(positions, blocks))
-    # All in one fused loop: a stack of the four halves would be a loop with branches.
+    # This way it is one fused loop; to stack the four halves would be a loop with branches.
     fours = (*blocks, 4)
     unit = lax.broadcasted_iota(jnp.uint32, fours, len(blocks))
     low, high = (lax.broadcast_in_dim(word, fours, range(len(blocks))) for word in words)
@@ -103,7 +103,7 @@ def indices(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 def counters(positions: list[jax.Array], shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
     """Return the high and the low words of the row-major indices of positions in an array.
 
-    In words of 32 bits, since JAX has no others unless its 64-bit mode is on.
+    As words of 32 bits, since JAX has no longer integers unless its 64-bit mode is on.
     """
     if not all(isinstance(size, int) for size in shape):
         return _counters_of_unknown_sizes(positions, shape)
@@ -122,9 +122,9 @@ def counters(positions: list[jax.Array], shape: tuple[int, ...]) -> tuple[jax.Ar
 def _counters_of_unknown_sizes(
     positions: list[jax.Array], shape: tuple[Any, ...]
 ) -> tuple[jax.Array, jax.Array]:
-    """Do the same for the symbolic sizes of `jax.export`, which are known when a program runs.
+    """Do the same for the symbolic sizes of `jax.export`, which are known only in a run.
 
-    Axis by axis, index · size + position, always with both words.
+    Axis by axis, the index becomes index · size + position, always in both words.
     """
     high = low = jnp.zeros_like(positions[0])
     for position, symbol in zip(positions, shape, strict=True):
@@ -136,7 +136,7 @@ def _counters_of_unknown_sizes(
 
 
 def _high_product(a: jax.Array, b: Any) -> jax.Array:
-    """Return the upper 32 of the 64 bits of a product of words, by halves of 16 bits."""
+    """Return the upper 32 of the 64 bits of a product of words, computed from 16-bit halves."""
     a0, a1 = a & _HALF, a >> _SIXTEEN
     b0, b1 = b & _HALF, b >> _SIXTEEN
     middle = a1 * b0 + (a0 * b0 >> _SIXTEEN)

@@ -1,4 +1,4 @@
-"""What the numbers of a program of JAX are: data, random and fine, or coarse as a mask is."""
+"""Classify the numbers of a JAX program: data, fine random numbers, or coarse ones, as in masks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from jax import numpy as jnp
 
 from quantal._watch import StackFrame, in_package
-from quantal.jax._private_api import frames_of
+from quantal.jax._private_api import BERNOULLI, RADEMACHER, RANDINT, UNIFORM, frames_of
 from quantal.sites import Site
 
 __all__ = ["COMPARISONS", "DATA", "HOST", "PLAIN", "WRITING", "Equation", "Kind", "MaskDraw"]
@@ -75,7 +75,7 @@ class MaskDraw(NamedTuple):
 
 
 class Kind(IntEnum):
-    """What numbers are. Of what is computed from several, the highest is what comes of it."""
+    """What numbers are. What is computed from several kinds is of the highest of them."""
 
     PLAIN = 0
     RANDOM = 1  # fine: noise
@@ -114,12 +114,12 @@ def join(numbers: Iterable[Numbers]) -> Numbers:
 
 
 def captured(array: Any) -> Numbers:
-    """Return what a constant of a program is; one with a single axis is a table, as of choices."""
+    """Return what a constant of a program is: with one axis at most, a number or some choices."""
     return Numbers(Kind.ARRAY) if getattr(array, "ndim", 0) > 1 else PLAIN
 
 
 def is_random(numbers: Numbers) -> bool:
-    """Return whether numbers are random, and no data."""
+    """Return whether numbers are random, and not data."""
     return Kind.RANDOM <= numbers.kind <= Kind.COARSE
 
 
@@ -183,9 +183,9 @@ class Equation:
         return _ARITHMETIC[self.name](*(value_of(var, self._values) for var in self.invars))
 
     def sampled(self) -> Numbers | None:
-        """Return what a distribution of ``jax.random`` draws; None if this is none."""
+        """Return what a function of ``jax.random`` draws; None if this is a call of another."""
         given = join(self.inputs)
-        if self.called == "_bernoulli":
+        if self.called == BERNOULLI:
             # With a probability that is data: a sample of it.
             kept = value_of(self.invars[1], self._values)
             return given if given.kind == Kind.DATA else Numbers(Kind.COARSE, (self.draw(kept),))
@@ -195,17 +195,17 @@ class Equation:
             return None
         if given.kind >= Kind.ARRAY:
             return given if _is_float(self.outvars[0]) else None
-        if self.called == "_randint":
+        if self.called == RANDINT:
             return Numbers(Kind.COARSE, (self.draw(),)) if self._span() == 2 else _INDEX
         if _is_float(self.outvars[0]):
-            scaled = self.called == "_uniform" and self._span() != 1
+            scaled = self.called == UNIFORM and self._span() != 1
             return Numbers(Kind.SCALED if scaled else Kind.RANDOM)
-        return _INDEX if self.called == "_rademacher" else None
+        return _INDEX if self.called == RADEMACHER else None
 
     def counted(self) -> Numbers | None:
-        """Return what functions of ``jax.numpy`` make of random numbers that end in a count.
+        """Return what functions of ``jax.numpy`` that count make of random numbers.
 
-        They are known by name, since how they count says little about what comes of it.
+        They are known by their names, since their operations do not show what they return.
         """
         numbers = join(self.inputs)
         if not is_random(numbers):
@@ -288,7 +288,7 @@ class Equation:
         cases = join(given)
         if not is_random(condition) or cases.kind >= Kind.ARRAY:
             return join((condition, cases))
-        # Where all is random, it stays fine: leaky noise, or samples that replace rejected ones.
+        # All of it is random: leaky noise, or samples that replace rejected ones. It stays fine.
         return cases if Kind.RANDOM <= cases.kind <= Kind.INDEX else join((condition, cases))
 
     def _taken(self, table: Numbers, index: Numbers, taken: Any) -> Numbers:
@@ -306,7 +306,7 @@ class Equation:
         """Return coarse numbers, made of others."""
         if of.draws:
             return of
-        # What jax.random itself compares is for a distribution of another kind.
+        # If jax.random itself compares, the outcome is part of some other distribution.
         few = few or self._is_of_jax_random()
         return Numbers(Kind.FEW if few else Kind.COARSE, (self.draw(),))
 
@@ -323,12 +323,12 @@ class Equation:
         return converts and np.issubdtype(self.params["new_dtype"], dtype)
 
     def _span(self) -> float:
-        """Return how far the bounds of a sampler lie apart, which it takes after the key."""
+        """Return the distance between the bounds of a sampler, which it takes after the key."""
         low, high = (value_of(var, self._values) for var in self.invars[1:3])
         return high - low
 
     def _is_of_jax_random(self) -> bool:
-        """Return whether it is a part of ``jax.random``, rather than of what calls that."""
+        """Return whether the operation is part of ``jax.random``, rather than of its caller."""
         return any("random" in frame.file for frame in self._frames_in_jax())
 
     def _frames_in_jax(self) -> Iterator[StackFrame]:

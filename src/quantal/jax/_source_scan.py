@@ -1,8 +1,8 @@
-"""Dropout that a model's own code calls by name: no module to swap, but it can be found and named.
+"""Dropout that a model's own code calls: there is no module to swap, but it is found and named.
 
-That is an attention function called with a ``dropout_rate``; a dropout layer that is made where it
-is used, outside of the model's constructor; or one that is held where the library does not look, as
-in a closure, a global variable or a static field.
+It is an attention function that is called with a ``dropout_rate``; a dropout layer that is made
+where it is used, outside of the model's constructor; or a layer that is kept where the library does
+not look: in a closure, a global variable or a static field.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from quantal.sites import Site
 
 __all__ = ["LIBRARIES", "DropoutScan"]
 
-# The libraries' own layers are known: what they offer is swapped or named by itself.
+# Code of these is not read: what drops units in their own layers is known.
 LIBRARIES = frozenset({"chex", "equinox", "flax", "haiku", "jax", "optax", "orbax", "quantal"})
 
 
 class DropoutScan:
-    """How the code of a model's modules is read; to be made anew for each walk through a model.
+    """Reads the code of a model's modules; make a new one for each walk through a model.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class DropoutScan:
         module
             The module or the class.
         known : collection of int
-            The ``id`` of every layer that has been found otherwise.
+            The ``id`` of every layer that is part of the model.
         """
         for call in self._scanner.calls(module):
             if isinstance(call.target, self._layers):
@@ -68,7 +68,7 @@ class DropoutScan:
                 yield Place(Site(name, kind, rate, unreached=reason), module, call)
 
     def _rate_of(self, call: SourceCall) -> float | None:
-        """Return with which rate a call drops units, NaN if that cannot be told; None: not."""
+        """Return the rate at which a call drops units: NaN if unknown, None if it does not."""
         if any(call.target is layer for layer in self._layers):
             made = call.argument(0, "rate", "p")
             return math.nan if made is None else made.number

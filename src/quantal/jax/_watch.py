@@ -1,6 +1,6 @@
 """Proof by running: every place where a training pass draws a mask without QSD.
 
-The pass is traced, not computed, and the program that comes of it is looked through.
+The pass is traced, not computed, and the program that JAX makes of it is searched.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def unknown_places(
     run, args
         The pass, in which all dropout that can be swapped is QSD.
     known : iterable of Place
-        What has been found by looking.
+        The places that are found without running the model.
     """
     known = list(known)
     unreached = [place for place in known if place.site.unreached]

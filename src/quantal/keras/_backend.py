@@ -5,13 +5,13 @@ Each of ``_on_tensorflow``, ``_on_jax`` and ``_on_torch`` has these functions:
 ``dilute(x, law, source, axes, tables)``
     Dilute x by a law, drawing from a source.
 ``make_tables(law, shared)``
-    Make what a layer keeps so that functions which are compiled already see a change of its law;
-    None where there is no such thing.
+    Make what a layer keeps so that a change of its law reaches functions that are compiled already;
+    None on a backend where that is not possible or not needed.
 ``masks_of_call(call, args)``, ``masks_of_function(run)``
-    Return the masks that are drawn without QSD by ``call(*args)``, of which nothing else is of
-    interest, or by ``run()``, which may do anything.
+    Return the masks that ``call(*args)`` or ``run()`` draws without QSD. The first is called for
+    its masks alone, so it may be traced only; the second may have effects, as a training step has.
 ``sites_of_modules(layer)``
-    List where modules of the backend that a layer holds, and that are no layers, drop units.
+    List where modules of the backend's own framework, which a layer holds, drop units.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""QSD in a model that somebody already has: `convert`, `revert`, `sites`."""
+"""QSD in an existing model: `convert`, `revert`, `sites`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the ``dilute`` of every backend is given beside a tensor, a law and tables."""
+"""What the ``dilute`` of every backend takes, apart from a tensor, a law and tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RandomSource(NamedTuple):
     seed : int, keras.random.SeedGenerator, quantal.Key or None
         What the user has given.
     generator : keras.random.SeedGenerator
-        A seed and a count of calls, which Keras hands through compiled functions.
+        A seed and a count of calls, which Keras passes through compiled functions.
     """
 
     seed: int | keras.random.SeedGenerator | Key | None

@@ -24,7 +24,8 @@ __all__ = ["find_sites"]
 def find_sites(model: Any) -> Iterator[Place]:
     """Yield every place; its ``how`` is a function that puts QSD of an alpha there.
 
-    Out of reach, it is the place in the code as an `InCode`; None for the layer's ``call``.
+    For a place out of reach it is an `InCode`, which says where in the code it is, or None, if it
+    is the layer's ``call``.
     """
     read_code = CodeReader(node.layer for node in walk(model))
     for node in walk_without_options(model):

@@ -111,11 +111,11 @@ class QSD(keras.layers.Dropout):
         super().__setattr__(name, value)
 
     def _restart(self, seed: Any) -> None:
-        """Draw as a layer does that is made with this seed."""
+        """Go on drawing as a new layer with this seed would."""
         if seed is self.seed or self.rate == 0:
             return
         if any(isinstance(each, keras.random.SeedGenerator) for each in (seed, self.seed)):
-            # One that others may use, too; and a layer takes no other once it is made.
+            # Other layers may use the old generator, and a layer keeps the one it was made with.
             raise wrong_value("seed", "the seed generator with which the layer was made", seed)
         # Its state, not another generator: compiled functions hold the variable.
         self.seed_generator.state.assign(_generator(seed).state)
@@ -157,7 +157,7 @@ class QSD(keras.layers.Dropout):
         if not _trains(training) or self.rate == 0:
             return inputs
         source = RandomSource(self.seed, self.seed_generator)
-        inputs = _as_tensor(inputs)  # which they are, unless somebody calls this by itself
+        inputs = _as_tensor(inputs)  # a tensor already, unless call is called directly
         axes = SharedAxes(self._shared_axes(inputs.shape), self.p_broadcast_dims)
         return backend.dilute(inputs, self._dilution, source, axes, self._tables)
 
@@ -177,7 +177,7 @@ class QSD(keras.layers.Dropout):
         return tuple(axis for axis, n in enumerate(noise) if n == 1)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
-        # Models call this when they are put together: the time to refuse axes that are not there.
+        # Called when a model is put together: the first chance to refuse axes that do not exist.
         sizes = [size or 0 for size in input_shape]
         coefficient_shapes(sizes, self._shared_axes(input_shape), self.p_broadcast_dims)
         return input_shape
@@ -221,11 +221,11 @@ def alpha_from_json(alpha: Any) -> Any:
 
 
 def _trains(training: Any) -> bool:
-    """Return whether a layer is called to train: what Keras takes for True or False will do."""
+    """Return whether a layer is called to train; whatever Keras takes for True or False will do."""
     if training is None or isinstance(training, bool):  # nearly always
         return bool(training)
     try:
-        if isinstance(training, int) and training in (0, 1):  # as in the days of learning phases
+        if isinstance(training, int) and training in (0, 1):  # as the learning phases of old Keras
             return bool(training)
         if training.shape == () and "bool" in str(training.dtype):  # torch.bool, <dtype: 'bool'>
             return bool(training)
@@ -253,8 +253,8 @@ def _generator(seed: Any) -> keras.random.SeedGenerator:
     if isinstance(seed, keras.random.SeedGenerator):
         return seed
     try:
-        # Of a portable key it is the counter: a state that Keras hands through compiled functions,
-        # and that is no weight.
+        # For a portable key it is only the counter: a state that Keras passes through compiled
+        # functions, and that is no weight.
         return keras.random.SeedGenerator(0 if isinstance(seed, Key) else seed)
     except (OverflowError, ValueError, RuntimeError):
         raise wrong_value("seed", "a number within Keras's range for seeds", seed) from None

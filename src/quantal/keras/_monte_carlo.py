@@ -103,9 +103,9 @@ _LOOKING_UP = ProcessLock()
 
 
 def _one_at_a_time(model: keras.Model) -> AbstractContextManager[Any]:
-    """Return the lock of a model: Keras lets one thread at a time predict with it.
+    """Return the lock of a model, since Keras can predict with it in one thread at a time only.
 
-    On JAX its variables are empty meanwhile, and on no backend are seeds counted in one step.
+    On JAX its variables are empty meanwhile, and on no backend is counting a seed one step.
     """
     with _LOOKING_UP():
         return _PREDICTING.setdefault(model, ProcessLock(threading.RLock))()
@@ -184,10 +184,10 @@ def predict_mc(
 
 
 def _draws(layer: Any, native: bool) -> bool:
-    """Whether a layer's masks are wanted; of recurrent layers, whether those of a cell are."""
+    """Return whether a layer should draw; of a recurrent layer, whether one of its cells should."""
     if isinstance(layer, keras.layers.RNN):
         return any(_draws(node.layer, native) for node in walk(layer) if node.layer is not layer)
-    if mixin_of(layer) is DilutedHeads:  # it has a layer for that
+    if mixin_of(layer) is DilutedHeads:  # its dropout is a layer of its own
         return False
     if isinstance(layer, QSD) or alphas(layer):
         return True
@@ -195,14 +195,15 @@ def _draws(layer: Any, native: bool) -> bool:
 
 
 def _silent(layer: Any, native: bool) -> list[str]:
-    """Return the options of a cell that are not wanted, although its masks are on."""
+    """Return the options of a cell that should not draw, although the cell is on."""
     if native or mixin_of(layer) is not DilutedCell:
         return []
     return [option for option in rates(layer) if option not in alphas(layer)]
 
 
 def _in_training(layer: Any) -> Callable[..., Any]:
-    call = getattr(layer.call, "own_call", layer.call)  # if another context has changed it
+    call = layer.call
+    call = getattr(call, "own_call", call)  # without the change of another context
     signature = inspect.signature(call)
 
     def in_training(*args: Any, **kwargs: Any) -> Any:

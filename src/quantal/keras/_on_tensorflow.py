@@ -19,7 +19,7 @@ from quantal.tensorflow._watch import native_masks
 
 
 def make_tables(law: Dilution, shared: bool) -> VariableTables:
-    """Return the tables of a layer, which graphs that are traced already can be told of."""
+    """Return the tables of a layer, whose changes also reach graphs that are traced already."""
     return VariableTables(law, shared)
 
 
@@ -43,7 +43,7 @@ def dilute(
     arrays: Sequence[tf.Tensor]
     if tables is not None and tables.shared == shared:
         arrays = tables.read()
-    else:  # there is no layer, or its p_broadcast_dims were set or emptied after it was made
+    else:  # no layer, or one whose p_broadcast_dims were set or emptied later
         arrays = functional.constants(law, shared, x.device)
     return functional.multiply(x, functional.coefficients(arrays, mask_shape, p_shape, keys))
 
@@ -67,14 +67,14 @@ def sites_of_modules(layer: Any) -> list[Site]:
 class VariableTables:
     """The tables of a layer as variables, so that compiled functions see a change of its law.
 
-    Variables of TensorFlow and not of Keras, held by an object that neither of them looks into:
+    They are variables of TensorFlow, not of Keras, in an object that neither of them looks into. So
     they are no weights, and are not saved.
     """
 
     def __init__(self, law: Dilution, shared: bool) -> None:
         self.law, self.shared, self.filled = law, shared, False
-        # Made now, since a variable that appears while a function is traced makes TensorFlow trace
-        # it twice, but of zeros until they are needed, which all layers have in common.
+        # Made now, since TensorFlow traces a function twice if a variable appears in it; but of
+        # zeros, which all layers share, until the numbers are needed.
         with tf.init_scope():  # for layers that are made while a graph is
             self.variables = [
                 tf.Variable(

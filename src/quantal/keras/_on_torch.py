@@ -33,7 +33,7 @@ def dilute(
     tables: None = None,
 ) -> torch.Tensor:
     """Dilute x by a law, drawing from a source."""
-    # Without a seed from torch's own stream, as Keras's own dropout does there.
+    # Without a seed, QSD draws from torch's own stream, as Keras's own dropout does there.
     unseeded = source.seed is None or x.is_meta
     arguments: dict[str, Any] = {
         "generator": None if unseeded else _next_generator(source, x.device),
@@ -44,8 +44,8 @@ def dilute(
     }
     if (unseeded and not axes.coefficients) or not x.is_floating_point():  # which is refused
         return torch_dilute(x, law.rate, law.alpha, **arguments)
-    # With a seed or a shape of noise, Keras's own dropout puts a 0 where it drops, whatever was
-    # there. Of half precision only the product is rounded, as everywhere.
+    # With a seed or a noise shape, Keras's own dropout writes 0 where it drops, even over infinity
+    # or NaN. In half precision only the product is rounded, as everywhere.
     shape, _ = coefficient_shapes(x.shape, *axes)
     one = torch.ones((), dtype=torch.promote_types(x.dtype, torch.float32), device=x.device)
     c = torch_dilute(one.expand(shape), law.rate, law.alpha, **arguments)
@@ -53,7 +53,7 @@ def dilute(
 
 
 def masks_of_call(call: Callable[..., Any], args: tuple[Any, ...]) -> list[NativeMask]:
-    """Return the masks that a call draws without QSD; torch's own streams are left as they were."""
+    """Return the masks that a call draws without QSD; torch's own streams stay as they were."""
     return masks_of_function(lambda: call(*args))
 
 
@@ -79,6 +79,6 @@ def _next_generator(source: RandomSource, device: torch.device) -> torch.Generat
     seed, calls = source.generator.next().tolist()
     if isinstance(source.seed, Key):
         return source.seed.fold_in(calls)
-    # Of 32 bits, since that is all that generators of CPUs take; the factor keeps the streams of
+    # 32 bits, since generators of CPUs take no more. The factor keeps the streams of
     # neighbouring seeds apart: they would meet only after a million calls.
     return torch.Generator(device).manual_seed((seed * 0x9E3779B1 + calls) % 2**32)

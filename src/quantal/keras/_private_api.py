@@ -1,7 +1,7 @@
 """Every private name of Keras that the package uses, in one place.
 
-For each: the versions in which it was seen, and what happens when it is gone. No import fails for
-want of one, and what a missing name puts out of reach is named by `convert`.
+For each: the versions in which it was seen, and what happens when it is gone. No import fails
+because of one, and `convert` names the dropout that it cannot reach without it.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def dropout_layer(layer: Any) -> Any:
 class HeadsHook:
     """A mixin for attention with many heads, whose dropout layer is made by ``build``.
 
-    Where `dropout_layer` finds none: a layer that was converted before it was built raises when it
-    is, since it would drop units as before.
+    Where `dropout_layer` finds none, a layer that was converted before it was built raises when it
+    is built: otherwise it would drop units as before.
     """
 
     @staticmethod

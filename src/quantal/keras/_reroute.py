@@ -20,7 +20,7 @@ __all__ += ["walk_without_options"]
 
 
 class Rerouted:
-    """A layer with an alpha for each option that is converted: what a mixin adds to its class."""
+    """What a mixin adds to the class of a layer: an alpha for each option that is converted."""
 
     _alphas: dict[str, float]
 
@@ -38,7 +38,7 @@ class Rerouted:
 
 
 class DilutedCell(Rerouted):
-    """A recurrent cell with masks of QSD: one for all time steps, as Keras's own."""
+    """A recurrent cell with masks of QSD, each for all time steps, like Keras's own."""
 
     def get_dropout_mask(self, step_input: Any) -> Any:
         return self._mask("dropout", step_input, super().get_dropout_mask)  # type: ignore[misc]
@@ -94,7 +94,7 @@ class DilutedHeads(HeadsHook, Rerouted):
 
 
 def mixin_of(layer: Any) -> type[Rerouted] | None:
-    """Return what makes a layer's option QSD; None if it has no such option."""
+    """Return the mixin that turns a layer's options into QSD; None if it has no such option."""
     if hasattr(layer, "get_dropout_mask"):  # of Keras's DropoutRNNCell, which is not public
         return DilutedCell
     if isinstance(layer, keras.layers.Attention):
@@ -105,7 +105,7 @@ def mixin_of(layer: Any) -> type[Rerouted] | None:
 
 
 def rates(layer: Any) -> dict[str, float]:
-    """Return the rates of a layer's options, leaving out 0: that is no dropout."""
+    """Return the rates of a layer's options, without those that are 0."""
     mixin = mixin_of(layer)
     if mixin is None:
         return {}

@@ -1,4 +1,4 @@
-"""Dropout in a layer's own code, which no change of layers can reach: found in the source."""
+"""Dropout in a layer's own code, found in the source: to swap layers does not change it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LATER = "made by build: build the model first, by a call or build(input_shape)"
 class InCode(NamedTuple):
     """Dropout in the code of a layer: what is called there, its rate, why it cannot be swapped.
 
-    It draws on these lines of the function; None: somewhere in it.
+    ``lines`` are those of the function that draw, or None, if that may be any of them.
     """
 
     kind: str
@@ -97,10 +97,10 @@ def _makes_dropout(call: SourceCall) -> bool:
 
 
 def _is_dropout(call: SourceCall) -> bool:
-    """Whether a function drops units, by its name.
+    """Return whether a function drops units, judging by its name.
 
-    What cannot be told is taken for one only as ``package.dropout``: a plain variable of that name,
-    or an attribute of self, is most often a layer.
+    An unknown function counts only if it is called as ``package.dropout``: a plain variable of that
+    name, or an attribute of self, is usually a layer.
     """
     if call.target is not UNKNOWN:
         return _FUNCTION.match(getattr(call.target, "__name__", "")) is not None
@@ -109,7 +109,7 @@ def _is_dropout(call: SourceCall) -> bool:
 
 
 def _without_source(function: FunctionType, place: str) -> Iterator[InCode]:
-    """Yield what a function mentions that was typed in, or loaded from a file."""
+    """Yield the dropout that a function without a source mentions, one typed in or loaded say."""
     for name in function.__code__.co_names:
         if _FUNCTION.match(name):
             reason = f"a function called in {place}, which has no source"
@@ -117,7 +117,7 @@ def _without_source(function: FunctionType, place: str) -> Iterator[InCode]:
 
 
 def _lines(call: SourceCall) -> range | None:
-    """Return the lines of a call; what is passed on may be called on any other."""
+    """Return the lines of a call; None for what is passed on, which may be called on any line."""
     last = call.node.end_lineno or call.line
     return None if call.passed_on else range(call.line, last + 1)
 

@@ -1,4 +1,4 @@
-"""QSD of whole feature maps for Keras, after ``keras.layers.SpatialDropout1D`` and its kin."""
+"""QSD of whole feature maps for Keras, in the place of ``keras.layers.SpatialDropout1D`` to 3D."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Layers that change their class: the same object, with its weights, name and place in a graph.
+"""Layers become QSD by a change of class: they stay the same objects in the same graph.
 
-A converted layer is saved as what it was, with the alphas of all that is converted within it.
+A converted layer is saved as the original one, with the alphas of all that is converted in it.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ class Converted:
         return {**config, "quantal": {"layer": layer, "alphas": [*written, *self._waiting]}}
 
     def __reduce__(self) -> Any:
-        # Keras pickles the file of a model, and a method of its class to read it: pickle could not
-        # find this class, but any model's method will do.
+        # Keras pickles the file of a model, and a method of its class to read it. pickle could not
+        # find this class, but the method of any model will do.
         model: Any = super()
         return unpickle_model, model.__reduce__()[1]
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
         """Make the original layer, and convert it again."""
-        # What others have set in the configuration, as Bidirectional does, is meant for the layer.
+        # What other layers, such as Bidirectional, set in the configuration is for the original.
         config = dict(config)
         conversion = config.pop("quantal")
         found = conversion["alphas"]
@@ -82,7 +82,7 @@ class Converted:
 
 
 class Unfinished:
-    """A loaded layer that makes layers to be converted only when it is called first."""
+    """A loaded layer that makes its inner layers, which are to be converted, in its first call."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         layer: Any = self
@@ -95,7 +95,7 @@ class Unfinished:
 
 
 def alphas(layer: Any) -> dict[str, float]:
-    """Return the alphas of a layer by option, the option of a whole layer being ``""``."""
+    """Return the alphas of a layer by option; ``""`` stands for the layer as a whole."""
     if isinstance(layer, Converted) and isinstance(layer, QSD):
         return {"": layer.alpha}
     inner = dropout_layer(layer)
@@ -127,9 +127,9 @@ def swap_option(layer: Any, option: str, alpha: float) -> None:
 
 
 def mark_owners(model: Any) -> None:
-    """Have layers that contain something converted say so when they are saved.
+    """Make layers that contain something converted say so when they are saved.
 
-    Not Keras's own models, whose configuration holds that of their layers.
+    Keras's own models need not: their configuration contains that of their layers.
     """
     for node in walk(model):
         keras_model = isinstance(node.layer, keras.Model) and _is_keras(type(node.layer))
@@ -156,12 +156,12 @@ def _class_of(original: type, *bases: type) -> type:
     else:  # weights are saved under the name of the class
         name, bases = original.__name__, (Converted, *bases, original)
     cls = types.new_class(name, bases, exec_body=lambda body: body.update(_original=original))
-    # All under one name: whichever class it stands for, it reads every configuration.
+    # All under one name, since any of these classes reads every configuration.
     return keras.saving.register_keras_serializable("quantal", "Converted")(cls)
 
 
 def restore(layer: Any) -> None:
-    """Give a layer its class back, and drop what conversion has added."""
+    """Give a layer its class back, and remove the attributes that conversion has added."""
     added = layer._added
     _restore_class(layer)
     for name in (*added, "_waiting"):
@@ -193,7 +193,7 @@ def _as_it_was(layer: Any) -> Iterator[None]:
 
 @contextmanager
 def put_back(model: Any) -> Iterator[None]:
-    """Have every layer of a model as it was afterwards: its class, and its attributes."""
+    """Restore the class and the attributes of every layer at the end of a block."""
     before = [
         (node.layer, type(node.layer), dict(vars(node.layer)), alphas(node.layer))
         for node in walk(model)

@@ -1,4 +1,4 @@
-"""The layers of a model, each with its place in it."""
+"""The layers of a model, each with its path."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Node", "check_model", "forget_traces", "walk"]
 
 
 class Node(NamedTuple):
-    """One layer: its path in names, for people, and in positions, for files."""
+    """One layer, with its path in names, for people, and in positions, for saved files."""
 
     name: str
     steps: tuple[int, ...]
@@ -52,9 +52,9 @@ def check_model(model: Any, kind: type = keras.layers.Layer) -> None:
 
 
 def forget_traces(model: Any) -> None:
-    """Have fit, evaluate and predict compile again: what they traced holds for other layers.
+    """Make fit, evaluate and predict compile again, since layers have changed.
 
-    Another thread may be in one of them, so that a function gives way to a new one, not to None.
+    Another thread may be in one of them, so each function is replaced by a new one, not by None.
     """
     for node in walk(model):
         if not isinstance(node.layer, keras.Model):
@@ -65,5 +65,5 @@ def forget_traces(model: Any) -> None:
                 continue
             if "force" in inspect.signature(make).parameters:
                 make(force=True)
-            else:  # somebody's own
+            else:  # a method of the user's model, without that parameter
                 setattr(node.layer, f"{kind}_function", None)

@@ -1,4 +1,4 @@
-"""Proof by running: dropout that a training pass has, and that no other way of looking finds."""
+"""Proof by running: dropout that a training pass shows, and that nothing else finds."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ __all__ = ["build", "unknown_places"]
 
 _LIBRARIES = ("keras", "tensorflow", "torch", "jax", "quantal")
 _LAYERS = Path(inspect.getfile(keras.layers.Dropout)).parents[1]
-# Of Keras's own layers, those in these folders drop units; others draw for other ends.
+# Keras's own layers that drop units are in these folders; others draw for other purposes.
 _DROPPING = tuple(str(_LAYERS / name) for name in ("regularization", "attention", "rnn", "core"))
 _FUNCTION = re.compile(r"(^|[._])dropout\w*$")
 
-# One thread at a time, since draws of QSD are counted where all layers come by.
+# One thread at a time, since the function that counts draws serves all layers.
 _WATCHING = ProcessLock(threading.RLock)
 
 
@@ -53,7 +53,7 @@ def unknown_places(model: Any, example: Any, known: Iterable[Place]) -> list[Pla
     example
         An input, a tuple of arguments, or a function that runs the model as it is trained.
     known : iterable of Place
-        What has been found by looking.
+        The places that are found without running the model.
     """
     known = list(known)
     drawn: list[Any] = []
@@ -105,12 +105,12 @@ def _counting(drawn: list[Any]) -> Iterator[None]:
 
 @contextmanager
 def _unchanged(model: Any) -> Iterator[None]:
-    """Have the variables of a model and its optimizer, and all seeds, as they were afterwards."""
+    """Restore the variables of a model and its optimizer, and all seeds, at the end of a block."""
     forget_traces(model)
     owners = [node.layer for node in walk(model)]
     owners += [layer.optimizer for layer in owners if getattr(layer, "optimizer", None)]
     variables = {id(v): v for owner in owners for v in owner.variables}
-    for each in gc.get_objects():  # seeds may be anybody's
+    for each in gc.get_objects():  # seed generators may be anywhere
         if issubclass(type(each), keras.random.SeedGenerator):
             variables[id(each.state)] = each.state
     kept = [(v, np.array(keras.ops.convert_to_numpy(v))) for v in variables.values()]
@@ -123,7 +123,7 @@ def _unchanged(model: Any) -> Iterator[None]:
 
 
 def _draws_otherwise(mask: NativeMask) -> bool:
-    """Return whether a layer of Keras's own draws that drops nothing, such as RandomFlip."""
+    """Return whether a layer of Keras's own has drawn that drops nothing, such as RandomFlip."""
     own = itertools.takewhile(lambda frame: in_package(frame, *_LIBRARIES), mask.frames)
     # Not the base class, through which every layer is called.
     inside = [frame.file for frame in own if Path(frame.file).parent.parent == _LAYERS]
@@ -150,9 +150,9 @@ def _is_of(mask: NativeMask, place: Place) -> bool:
 def _site(mask: NativeMask) -> Site:
     inside: list[StackFrame] = []
     for frame in mask.frames:
-        if frame.file == __file__:  # which began it all
+        if frame.file == __file__:  # where the pass was started
             break
-        # Code that was a string has no file: it is known by the line that ran it.
+        # Code that was a string has no file; the line that ran it comes next.
         if not (in_package(frame, *_LIBRARIES) or frame.file.startswith("<")):
             where = f"{Path(frame.file).name}:{frame.line}"
             reason = f"it draws a mask of its own in {frame.function}, {where}"

@@ -109,14 +109,14 @@ def multiply(x: Tensor, c: Tensor) -> Tensor:
     A dropped unit is 0, and so is its gradient, even if x or the gradient is infinite or NaN.
     """
     wide = tf.float64 if x.dtype == tf.float64 else tf.float32
-    c = tf.stop_gradient(c)  # or else all that it is made of would be kept for a gradient
+    c = tf.stop_gradient(c)  # otherwise all that c is computed from would be kept
     y = tf.cast(tf.math.multiply_no_nan(tf.cast(x, wide), tf.cast(c, wide)), x.dtype)
     y.set_shape(x.shape)
     return y
 
 
 def zeros(x: Tensor) -> Tensor:
-    """Return the zeros of rate 1; the gradient of ``zeros_like`` would be None."""
+    """Return zeros for a rate of 1; with ``zeros_like``, the gradient would be None."""
     return tf.where(tf.zeros_like(x, tf.bool), x, tf.zeros_like(x))
 
 
@@ -152,7 +152,7 @@ def table_shapes(shared: bool) -> list[tuple[tuple[int, ...], tf.DType]]:
 @functools.lru_cache(maxsize=64)
 def constants(dilution: Dilution, shared: bool, device: str) -> tuple[Tensor, Tensor]:
     """Return `tables` as tensors."""
-    # Made outside any graph: graphs then refer to the one tensor instead of holding a copy each.
+    # Made outside any graph, so that graphs refer to one tensor instead of holding copies.
     with tf.init_scope(), tf.device(device):
         first, second = tables(dilution, shared)
         return tf.constant(first), tf.constant(second)

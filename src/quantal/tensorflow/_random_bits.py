@@ -33,7 +33,7 @@ _SOURCES = "a tf.random.Generator, a seed (two integers), a quantal.key or None"
 
 
 class Keys(NamedTuple):
-    """What one call draws from: the keys of units and of shared probabilities, and its level."""
+    """What a call draws from: the keys of units and of shared probabilities, and its level."""
 
     own: Tensor
     shared: Tensor
@@ -80,7 +80,7 @@ def _words_of(key: Key) -> Tensor:
 
 
 def _seed_from(generator: tf.random.Generator) -> Tensor:
-    """Return ``generator.make_seeds(1)[:, 0]``, for which that would wait for a GPU."""
+    """Return ``generator.make_seeds(1)[:, 0]``, which itself would wait for a GPU."""
     size = 1 if generator.algorithm == 2 else 2  # of the counter, in Threefry and in others
     with tf.device("CPU:0"):  # where it is read
         one = tf.constant(1, tf.uint64)
@@ -96,10 +96,10 @@ def _seed_from(generator: tf.random.Generator) -> Tensor:
 
 
 def _compiled(*signature: tuple[tuple[int | None, ...], tf.DType]) -> Any:
-    # XLA compiles these functions also within ordinary graphs and eager code. There, the cipher
+    # XLA compiles these functions in ordinary graphs and eager code, too. Without it, the cipher
     # would be a hundred passes over memory, and TensorFlow's gather is slower than its dropout.
-    # Besides, TensorFlow has no GPU kernels for some of what they do, and keeps some 32-bit
-    # integers in the memory of the host: in these functions, all is done by the device.
+    # Besides, TensorFlow lacks GPU kernels for some of these operations, and keeps some 32-bit
+    # integers in the memory of the host; compiled, all of it runs on the device.
     return tf.function(
         input_signature=[tf.TensorSpec(*spec) for spec in signature],
         jit_compile=tf.test.is_built_with_xla() or None,
@@ -119,7 +119,7 @@ def look_up(values: Tensor, row: Tensor, cells: Tensor) -> Tensor:
 
 def cells(key: Tensor, count: int | Tensor) -> Tensor:
     """Return the four 16-bit cells of each of the first blocks."""
-    # Halved outside the compiled function, which would encipher anew for every half.
+    # Split into halves outside the compiled function, which would encipher again for each half.
     return tf.reshape(tf.bitcast(_words(key, count), tf.uint16), (-1, 4))
 
 
@@ -156,7 +156,7 @@ def _descend(key: Tensor, n: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     def step(i: Tensor, words: tuple[Tensor, Tensor], _: Any) -> tuple[Tensor, Any, Any]:
         return i + 1, threefry2x32(words, (highs[i], lows[i]), _rotate), words
 
-    # A loop for three steps, since XLA would repeat steps written out for each unit of the array.
+    # A loop of three steps: written out, XLA would repeat them for each unit of the array.
     start = (zeros + key[0], zeros + key[1])
     _, drawn, words = tf.while_loop(lambda i, *_: i < 3, step, (0, start, start))
     keys = tf.stack(words, axis=-1)
@@ -164,7 +164,7 @@ def _descend(key: Tensor, n: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _cipher(key: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-    """Encipher the first counters; XLA compiles for each count, which is a constant to it."""
+    """Encipher the first counters; XLA compiles this again for each count."""
     low = tf.cast(tf.range(count), tf.uint32)
     return threefry2x32((key[0], key[1]), (tf.zeros_like(low), low), _rotate)
 
@@ -180,7 +180,7 @@ def _rotate(x: Tensor, places: int) -> Tensor:
 
 
 def by_fours(draw: Callable[[int | Tensor], Tensor], shape: Shape) -> Tensor:
-    """Draw so many blocks of four units, in the layout of `Key.indices`."""
+    """Draw an array in blocks of four units, in the layout of `Key.indices`."""
     rows, last, sizes = _rows(shape)
     per_row = -(-last // 4)
     drawn = draw(_rounded(rows * per_row))[: rows * per_row]

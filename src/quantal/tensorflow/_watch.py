@@ -1,4 +1,4 @@
-"""The masks that TensorFlow draws without QSD. QSD compares no such random numbers."""
+"""The masks that TensorFlow draws without QSD. QSD makes none from these random numbers."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def native_masks(run: Callable[[], Any]) -> list[NativeMask]:
 def _finder(
     random: tuple[str, ...], bound: Callable[[Any], float], drawn: tuple[str, ...] = ()
 ) -> MaskFinder:
-    """Return what finds the masks that are made of some random numbers, or drawn at once.
+    """Return what finds the masks that are made from some random numbers, or drawn directly.
 
-    ``bound`` says which rate it is to keep the numbers above a bound.
+    ``bound`` returns the rate of a mask that keeps the numbers above a bound.
     """
     return MaskFinder(
         random=random,
@@ -81,7 +81,7 @@ def _compared(given: Any, bound: Callable[[Any], float], below: int = 0) -> floa
     """Return the rate of a mask that keeps what is above a bound, or below it."""
     numbers, other = given
     if numbers.dtype.is_integer and _number(other) == 0:
-        return None  # this is how an index is told that counts from the end
+        return None  # how TensorFlow recognises an index that counts from the end
     return abs(below - bound(other))
 
 
@@ -90,7 +90,7 @@ def _unknown(_: Any) -> float:
 
 
 def _unknown_if_no_data(inputs: Any) -> float | None:
-    """Return NaN for what draws by itself; what is drawn with data is a sample of these."""
+    """Return NaN for a mask that is drawn without data; None for a sample of data."""
     return math.nan if all(map(_is_plain, inputs)) else None
 
 

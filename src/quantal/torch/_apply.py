@@ -1,4 +1,4 @@
-"""Coefficients drawn and applied to a tensor: the way that `dilute` and every layer go."""
+"""Draw coefficients and multiply a tensor by them, for `dilute` and every layer."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def apply_coefficients(
     inplace : bool
         Write the result into x.
     code : Code
-        The kind of code in which this call stands.
+        The kind of code that this call is part of.
     calls : Tensor, optional
-        In compiled code, a count to be folded into the key and increased.
+        In compiled code, the number of calls so far: it is folded into the key, and increased.
     """
     if p_shape is None:
         if _fused.serves(x):
@@ -69,8 +69,8 @@ def apply_coefficients(
         if x.numel() <= _FEW:
             return product(x, drawn.look_up(tables, code), inplace)
         return _Multiply.apply(x, tables, drawn, inplace)
-    # The bare product: a compiler chooses for itself what to keep for the backward pass, and every
-    # transform knows it.
+    # A plain product: a compiler decides by itself what to keep for the backward pass, and every
+    # transform can handle it.
     c = _coefficients(x, tables, mask_shape, p_shape, generator, code, calls)
     return product(x, c, inplace)
 
@@ -82,9 +82,9 @@ def _multiply_few(
     generator: torch.Generator | None,
     inplace: bool,
 ) -> Tensor:
-    """Do the same for few units on a CPU, where calling functions costs more than their work.
+    """Draw and multiply few units on a CPU, where calls of functions cost more than their work.
 
-    So one function does here what several do elsewhere; it draws as `TorchStream` does.
+    One function does here what several do elsewhere; it draws the same as `TorchStream`.
     """
     count = math.prod(shape)
     words = torch.empty(-(-count // 4), dtype=torch.int64, device="cpu")
@@ -108,11 +108,11 @@ def _coefficients(
 ) -> Tensor:
     """Draw coefficients in code that is compiled, recorded or transformed."""
     distributed = not is_plain(x) and is_distributed(x)
-    if generator is None and (distributed or code is Code.RECORDED):
+    if generator is None and (distributed or code is Code.TRACED or code is Code.EXPORTED):
         return coefficients_like(x, tables, mask_shape, p_shape)
     if distributed and isinstance(generator, Key) and code is Code.TRANSFORMED:
         return distributed_by_key(x, tables, mask_shape, p_shape, generator)
-    if distributed or (code is Code.RECORDED and not torch.compiler.is_compiling()):
+    if distributed or code is Code.TRACED:
         what = "a DTensor" if distributed else "torch.jit.trace"
         raise wrong_value("generator", f"None for {what}", generator)
     if code is Code.TRANSFORMED:
@@ -123,7 +123,9 @@ def _coefficients(
 
 
 def zeros(x: Tensor, inplace: bool) -> Tensor:
-    """Return the zeros of rate 1, also for an infinite x, with zeros for a gradient."""
+    """Return zeros for a rate of 1, even where x is infinite; the gradient is zero, too."""
+    if x.is_sparse or x.layout is torch.sparse_csr:  # which cannot be filled
+        return product(x, x.new_zeros((), layout=torch.strided), inplace)
     everywhere = torch.ones((), dtype=torch.bool, device=x.device)
     return x.masked_fill_(everywhere, 0) if inplace else x.masked_fill(everywhere, 0)
 
@@ -143,7 +145,7 @@ def _draw_in_graph(
     if generator is None:
         return draw(tables, mask_shape, p_shape, source(None, x.device, Code.COMPILED))
 
-    # No graph knows generators: this breaks it, and one that must be whole is torch's error.
+    # A graph cannot use a generator, so it is split here; with fullgraph=True, torch raises.
     # (A decorator would load the compiler at import.)
     def outside() -> UnitDraw | SharedDraw:
         return draw(tables, mask_shape, p_shape, source(generator, x.device, Code.EAGER))
@@ -152,9 +154,9 @@ def _draw_in_graph(
 
 
 class _Multiply(torch.autograd.Function):
-    """The product with the coefficients of a draw, which are looked up again to go backward.
+    """The product with the coefficients of a draw, which the backward pass looks up again.
 
-    So it keeps the 16 bits a unit that index the table, where dropout keeps a float.
+    For that it keeps the 16 bits of each unit that index the table, where dropout keeps a float.
     """
 
     @staticmethod
@@ -164,7 +166,7 @@ class _Multiply(torch.autograd.Function):
         cell, other, *shape = drawn
         ctx.save_for_backward(cell, other)
         ctx.save_for_forward(cell, other)
-        # The same for all calls, so no concern of saved-tensor hooks.
+        # Tables are the same for all calls, so saved-tensor hooks need not see them.
         ctx.tables, ctx.kind, ctx.shape = tables, type(drawn), shape
         ctx.inplace = inplace
         if inplace:
@@ -174,7 +176,7 @@ class _Multiply(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         drawn = ctx.kind(*ctx.saved_tensors, *ctx.shape)
-        code = kind_of_code(upstream)  # another one, if gradients are batched, say
+        code = kind_of_code(upstream)  # not that of the forward pass, if gradients are batched
         if code is not Code.EAGER:
             gradient = product(upstream, drawn.look_up(ctx.tables, code))
         elif torch.is_grad_enabled():  # create_graph=True

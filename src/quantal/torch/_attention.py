@@ -33,9 +33,8 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """Do what torch's function of this name does, with QSD for its dropout."""
     if dropout_p == 0:  # nothing to draw, so torch may take its fused kernels
-        grouped = {"enable_gqa": True} if enable_gqa else {}  # torch 2.4 does not know it
         return F.scaled_dot_product_attention(
-            query, key, value, attn_mask, 0.0, is_causal, scale=scale, **grouped
+            query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa
         )
     if enable_gqa:
         groups = query.shape[-3] // key.shape[-3]
@@ -92,7 +91,7 @@ def multi_head_attention_forward(
     if add_zero_attn:
         k, v = (F.pad(x, (0, 0, 0, 1)) for x in (k, v))
 
-    # As torch does: without weights or padding, it takes the hint for the mask.
+    # As torch does: where no weights are wanted and nothing is padded, is_causal replaces the mask.
     causal = is_causal and key_padding_mask is None and not need_weights
     masks = []
     if attn_mask is not None and not causal:
@@ -100,7 +99,7 @@ def multi_head_attention_forward(
     if key_padding_mask is not None:
         masks += [key_padding_mask.view(batch, 1, 1, -1)]
 
-    # What was added to the keys may be seen by all.
+    # All queries may look at the keys that were added.
     if added := k.shape[-2] - key.shape[0]:
         masks = [F.pad(mask, (0, added)) for mask in masks]
     how = _Attention(dropout_p, alpha, training, causal=causal)

@@ -1,6 +1,6 @@
-"""Attention in blocks, of which none keeps its weights: to go backward they are computed again.
+"""Attention in blocks. None keeps its weights: the backward pass computes them again.
 
-So what is kept for the backward pass grows with the length of a sequence, not with its square.
+So the memory for the backward pass grows with the length of a sequence, not with its square.
 """
 
 from __future__ import annotations

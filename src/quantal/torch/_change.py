@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +12,7 @@ from torch import nn
 
 from quantal._selection import Place
 from quantal.dilution import Dilution
-from quantal.torch._classes import is_torchs_own
+from quantal.torch._classes import become, is_torchs_own
 from quantal.torch._layers import DilutionLayer
 from quantal.torch._private_api import has_hooks
 from quantal.torch._swap import Change, reroute, reroute_all, to_qsd
@@ -38,16 +39,16 @@ def change_place(place: Place, alpha: float, model: nn.Module) -> None:
 def reroute_code_of_others(model: nn.Module, alpha: float, complete: bool) -> None:
     """Let all code that is not torch's own draw QSD, whether it is known to drop units or not.
 
-    ``complete`` says that nothing is known that cannot: masks of another kind are then noticed.
+    ``complete`` says that all known dropout can: then masks of another kind cause a warning.
     """
     for module in code_of_others(model, outermost=True):
         reroute_all(module, alpha, complete)
 
 
 def code_of_others(module: nn.Module, outermost: bool = False) -> Iterator[nn.Module]:
-    """Walk through the modules in which code runs that is not torch's own.
+    """Walk through the modules that run code which is not torch's own.
 
-    With ``outermost``, not through those inside of another one.
+    With ``outermost``, those inside of another one are left out.
     """
     met = set[int]()
     waiting = [module]
@@ -56,12 +57,24 @@ def code_of_others(module: nn.Module, outermost: bool = False) -> Iterator[nn.Mo
         if id(each) in met or isinstance(each, torch.jit.ScriptModule):
             continue
         met.add(id(each))
-        known = is_torchs_own(type(each)) or isinstance(each, DilutionLayer)
+        if is_torchs_own(type(each)):
+            known = not _holds_code(each)
+        else:
+            known = isinstance(each, DilutionLayer)
         found = not known or "forward" in vars(each) or has_hooks(each)
         if found:
             yield each
         if not (found and outermost):
             waiting += each.children()
+
+
+def _holds_code(module: nn.Module) -> bool:
+    """Return whether one of torch's modules was given code of others to call, as an activation."""
+    given = [value for value in vars(module).values() if callable(value)]
+    return not all(
+        is_torchs_own(value if inspect.isroutine(value) or inspect.isclass(value) else type(value))
+        for value in given
+    )
 
 
 @contextmanager
@@ -101,7 +114,7 @@ def _anatomy(model: nn.Module) -> list[tuple[Any, type, dict[str, Any], _Content
 
 def _put_back(before: list[tuple[Any, type, dict[str, Any], _Contents]]) -> None:
     for module, cls, attributes, contents in before:
-        module.__class__ = cls
+        become(module, cls)
         vars(module).clear()
         vars(module).update(attributes)
         for container, held in contents:

@@ -1,4 +1,4 @@
-"""Classes of modules, one put into another's place: also beneath classes that torch's tools made.
+"""Replace the class of a module, also beneath classes that torch's tools have made from it.
 
 ``torch.nn.utils.parametrize`` and FSDP2's ``fully_shard`` give a module a class of its own, made
 from the one that it had. What they have put on top stays on top.
@@ -13,12 +13,28 @@ from typing import Any
 
 from torch import nn
 
-__all__ = ["class_beneath", "is_torchs_own", "put_class", "rebind"]
+__all__ = ["become", "class_beneath", "is_torchs_own", "laid_out_as_modules", "put_class", "rebind"]
 
 
-def is_torchs_own(cls: type) -> bool:
-    """Return whether the code of a class of modules is torch's."""
-    return cls.__module__.partition(".")[0] == "torch" and cls.__name__ != "GraphModuleImpl"
+def is_torchs_own(code: Any) -> bool:
+    """Return whether the code of a class or a function is torch's."""
+    ours = str(code.__module__).partition(".")[0] == "torch"
+    return ours and code.__name__ != "GraphModuleImpl"
+
+
+def become(module: nn.Module, cls: type) -> None:
+    """Give a module another class, whatever a ``__setattr__`` of its own allows."""
+    object.__setattr__(module, "__class__", cls)
+
+
+def laid_out_as_modules(cls: Any) -> bool:
+    """Return whether Python lets what is of a class become one of another whose first base is ours.
+
+    Not where the first base has no ``__dict__``, such as ``abc.ABC`` and ``typing.Generic``.
+    """
+    while cls.__base__.__dictoffset__:
+        cls = cls.__base__
+    return cls.__base__ is object
 
 
 def class_beneath(module: nn.Module) -> type[Any]:
@@ -31,7 +47,7 @@ def class_beneath(module: nn.Module) -> type[Any]:
 
 def put_class(module: nn.Module, old: type, new: type) -> None:
     """Put a class into the place of another one, from which that of a module is made."""
-    module.__class__ = _with_base(type(module), old, new)
+    become(module, _with_base(type(module), old, new))
 
 
 def _with_base(cls: Any, old: type, new: type) -> Any:
@@ -52,9 +68,9 @@ def _made_by_a_tool(cls: type) -> bool:
 
 
 def rebind(module: nn.Module, old: Callable[..., Any], new: Callable[..., Any]) -> None:
-    """Replace a method by another in what hides it: attributes that others have set on a module.
+    """Replace a method by another in the attributes of a module that hold it.
 
-    Such as accelerate's ``_old_forward``, or a decorated ``forward`` that holds the method.
+    Other libraries set them: ``_old_forward`` of accelerate, or a decorated ``forward``.
     """
 
     def replaced(value: Any) -> Any:

@@ -23,7 +23,7 @@ from quantal.torch._tables import DeviceTables
 __all__ = ["COUNTING", "Shape", "SharedDraw", "UnitDraw", "draw", "draw_by_key_in_graph"]
 
 COUNTING = ProcessLock()
-"""Held while the calls of a layer with a key are counted: of two threads, none draws as another."""
+"""Held while the calls of a layer with a key are counted, so that no two threads draw the same."""
 
 
 class UnitDraw(NamedTuple):
@@ -32,7 +32,7 @@ class UnitDraw(NamedTuple):
     Attributes
     ----------
     cell : Tensor
-        int16, in one dimension: to a small array, a view costs as much as a pass over it.
+        int16, with one axis: for a small array, a view costs as much as a pass over it.
     start : Tensor
         Where the row starts, one int32.
     shape : sequence of int
@@ -46,7 +46,8 @@ class UnitDraw(NamedTuple):
     def look_up(self, tables: DeviceTables, code: Code) -> Tensor:
         """Return the coefficients, a new tensor."""
         found = _select(tables.values, self.cell, self.start)
-        # No view where it is returned to users: torch lets nobody write into those of a Function.
+        # Not a view in eager code: users get it, and torch forbids to write into views that a
+        # Function has returned.
         return found.resize_(self.shape) if code is Code.EAGER else found.view(self.shape)
 
 
@@ -76,7 +77,7 @@ def draw(
     p_shape: Shape | None,
     integers: TorchStream | KeyOnDevice,
 ) -> UnitDraw | SharedDraw:
-    """Draw by the plan of `quantal.keys`; ``p_shape`` is None if nothing but units is drawn."""
+    """Draw by the plan of `quantal.keys`; ``p_shape`` is None if no probabilities are shared."""
     if p_shape is None:
         cell = integers.indices(mask_shape)
         second = integers.levels(()) < tables.thresholds
@@ -88,7 +89,7 @@ def draw(
 
 def _select(entries: Tensor, cell: Tensor, start: Tensor) -> Tensor:
     """Return the entries of int16 cells of the row that starts there."""
-    # With an axis, the int32 is what the sum is in.
+    # With an axis, so that the sum is int32: torch ignores the dtype of tensors without axes.
     index = cell.int().add_(start) if casts_apart(cell) else cell + start.view(1)
     # On CPUs, index_select with int32 is the fastest gather by far.
     return entries.index_select(0, index)
@@ -110,8 +111,8 @@ def draw_by_key_in_graph(
 ) -> tuple[Tensor, Tensor]:
     """Draw by a portable key or, given a count on the host, by that of a call, and count it.
 
-    An operator, since torch's compiler does not survive the twenty rounds of Threefry. It returns
-    the tensors of a draw.
+    It is an operator, since torch's compiler cannot cope with the twenty rounds of Threefry. It
+    returns the tensors of a draw.
     """
     key = Key(word0, word1)
     if calls is not None:

@@ -1,11 +1,10 @@
-"""The ``example`` of `convert` and `sites`: a training pass that leaves no traces in values."""
+"""The ``example`` of `convert` and `sites`: a training pass after which all values are restored."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import random
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
@@ -17,6 +16,7 @@ from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
 from quantal.torch._layers import DilutionLayer
+from quantal.torch._private_api import compiler_is_loaded
 
 __all__ = ["build", "run_unnoticed"]
 
@@ -29,7 +29,7 @@ def run_unnoticed(
     Parameters
     ----------
     model : nn.Module
-        If it is not in training, it is from now on.
+        It is put into training mode, if it is not.
     example
         As in `convert`.
     watched : function
@@ -124,6 +124,6 @@ def _same_random_states(model: nn.Module) -> Iterator[None]:
 
 def _eager() -> Any:
     """Return a context in which compiled code runs as it is written, so that it can be watched."""
-    if "torch._dynamo" not in sys.modules or not hasattr(torch.compiler, "set_stance"):
+    if not (compiler_is_loaded() and hasattr(torch.compiler, "set_stance")):
         return nullcontext()
     return torch.compiler.set_stance("force_eager")

@@ -120,14 +120,14 @@ def _without_a_layer(name: str, module: Any, scanner: Scanner) -> Iterator[Place
 
 
 def site_of_mask(name: str, kind: str, rate: float, unreached: str) -> Site:
-    """Return the site of a class that draws masks of its own: a layer, or one that does more."""
+    """Return the site of a module that draws a mask in its own code, and may be a mere layer."""
     is_layer = re.search("drop", kind, re.IGNORECASE)
     where = name if is_layer else f"{name}.forward".lstrip(".")
     return Site(where, kind, rate, unreached=unreached)
 
 
 def _seen_in_a_run(name: str, module: Any) -> Iterator[Place]:
-    """Walk through calls in the code of a module that were not found but by running it."""
+    """Walk through calls in the code of a module that only running it has shown."""
     for route, (written, rate) in getattr(module, "_qsd_found", {}).items():
         site = Site(f"{name}.forward".lstrip("."), written, rate, module._qsd_alphas[route])
         yield Place(site, module)

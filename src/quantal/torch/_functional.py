@@ -15,8 +15,8 @@ from quantal._granularity import Axes, coefficient_shapes
 from quantal.dilution import Dilution, Vary
 from quantal.keys import Key
 from quantal.torch._apply import apply_coefficients, zeros
-from quantal.torch._private_api import Code, in_backward_pass, kind_of_code
-from quantal.torch._special_tensors import has_its_own_way, in_its_own_way
+from quantal.torch._private_api import Code, in_backward_pass, in_graph, kind_of_code
+from quantal.torch._special_tensors import dilute_special, is_special
 from quantal.torch._tables import DeviceTables, tables, tables_in_graph
 
 __all__ = [
@@ -29,6 +29,8 @@ __all__ = [
     "number",
     "refuse_recomputation",
 ]
+
+_LAYOUTS = (torch.strided, torch.jagged, torch.sparse_coo, torch.sparse_csr)
 
 
 def dilute(
@@ -69,7 +71,7 @@ def dilute(
     tensor([[0.6197, 3.8779, 0.0000, 0.0000],
             [2.8754, 0.0000, 1.8865, 0.0000]])
     """
-    if type(x) is not Tensor and has_torch_function_unary(x):  # torch.fx and others look on
+    if type(x) is not Tensor and has_torch_function_unary(x):  # torch.fx and others record it
         return handle_torch_function(
             dilute, (x,), x, rate, alpha, generator=generator, training=training, vary=vary,
             unit_mean=unit_mean, broadcast_dims=broadcast_dims, p_broadcast_dims=p_broadcast_dims,
@@ -99,16 +101,16 @@ def dilute_by(
         check_axes(x, broadcast_dims, p_broadcast_dims)
         return x
     code = kind_of_code(x)
-    if code is not Code.EAGER and has_its_own_way(x, code):
+    if code is not Code.EAGER and is_special(x, code):
         again = functools.partial(
             dilute_by, law, generator=generator, training=training, inplace=inplace
         )
-        return in_its_own_way(x, again, broadcast_dims, p_broadcast_dims, inplace)
+        return dilute_special(x, again, broadcast_dims, p_broadcast_dims, inplace)
     mask_shape, p_shape = check_input(x, broadcast_dims, p_broadcast_dims)
     if law.rate == 1:
         return zeros(x, inplace)
     shared = p_shape is not None
-    if torch.compiler.is_compiling():
+    if in_graph(code):
         numbers = law.rate, law.alpha, law.vary, law.unit_mean
         looked_up = DeviceTables(*tables_in_graph(*numbers, shared, x.device))
     else:
@@ -125,7 +127,7 @@ def check_tensor(x: Any) -> None:
 
 
 def check_axes(x: Tensor, broadcast_dims: Axes, p_broadcast_dims: Axes) -> None:
-    """Refuse axes that x does not have; for where nothing is drawn, and any x goes."""
+    """Refuse axes that x does not have, where nothing is drawn and x may be of any dtype."""
     if not broadcast_dims == () == p_broadcast_dims:
         coefficient_shapes((1,) * x.ndim, broadcast_dims, p_broadcast_dims)
 
@@ -138,6 +140,8 @@ def check_input(
         raise wrong_type("x", FLOATING, x.dtype)
     if x.dtype.itemsize < 2:  # torch does not calculate with them
         raise wrong_type("x", f"{FLOATING} of 16 bits or more", x.dtype)
+    if x.layout not in _LAYOUTS:
+        raise wrong_type("x", "a tensor that is dense, or sparse in COO or CSR", x.layout)
     if broadcast_dims == () == p_broadcast_dims:  # nearly always, and in each step
         return x.shape, None
     return coefficient_shapes(x.shape, broadcast_dims, p_broadcast_dims)
@@ -146,7 +150,10 @@ def check_input(
 def number(value: Any) -> Any:
     """Return the number in a tensor without axes; anything else as it is."""
     if isinstance(value, Tensor) and value.ndim == 0 and not value.is_meta:  # which has no number
-        return value.item()
+        try:
+            return value.item()
+        except Exception:  # nor has a fake tensor, or one under torch.func.vmap
+            return value
     return value
 
 
@@ -157,10 +164,10 @@ def check_generator(generator: Any) -> None:
 
 
 def refuse_recomputation(generator: torch.Generator | Key) -> None:
-    """Refuse a source that cannot draw again what it has drawn before, where this is wanted.
+    """Refuse a generator or a key where a checkpoint runs the forward pass a second time.
 
-    A forward pass inside a backward pass is activation checkpointing, which restores only torch's
-    own streams: this would be another draw than the first, and a wrong gradient.
+    A forward pass inside a backward pass is activation checkpointing. It restores only torch's own
+    streams: any other source would draw other masks than before, and the gradient would be wrong.
     """
     if in_backward_pass():
         expected = "None, or dilute with a key, where a checkpoint recomputes the forward pass"

@@ -1,8 +1,8 @@
 """The fused path: draw, look-up and product in one kernel, and nothing kept but a seed.
 
 It serves ordinary units on CUDA and ROCm in eager code, where Triton is installed (it comes with
-torch's builds for GPUs) and `quantal.torch._self_check` has found it right. All else takes separate
-operations, compiled code too: there Inductor fuses look-up and product.
+torch's builds for GPUs) and `quantal.torch._self_check` has found it right. Everything else takes
+separate operations, and so does compiled code, where Inductor fuses look-up and product.
 
 A seed is drawn on the device by torch, so nothing waits, and what restores or captures torch's
 streams (checkpoints, CUDA graphs) restores and captures this. The backward pass draws again.
@@ -47,7 +47,7 @@ def multiply(
     if not isinstance(generator, Key):
         return multiply_by_seed(x, tables, mask_shape, draw_seed(x.device, generator), inplace)
     own, _, call = generator.split(3)
-    drawn = _Draw(tables, tuple(mask_shape), (own.word0, own.word1, call.level()))
+    drawn = _FusedDraw(tables, tuple(mask_shape), (own.word0, own.word1, call.level()))
     return _FusedMultiply.apply(x, None, drawn, inplace)
 
 
@@ -62,11 +62,11 @@ def multiply_by_seed(
     x: Tensor, tables: DeviceTables, mask_shape: Sequence[int], seed: Tensor, inplace: bool = False
 ) -> Tensor:
     """Multiply by the coefficients of a seed, which may be used again."""
-    return _FusedMultiply.apply(x, seed, _Draw(tables, tuple(mask_shape), None), inplace)
+    return _FusedMultiply.apply(x, seed, _FusedDraw(tables, tuple(mask_shape), None), inplace)
 
 
-class _Draw(NamedTuple):
-    """A draw, but for its seed; it can be repeated.
+class _FusedDraw(NamedTuple):
+    """All of a draw but its seed, with which it can be repeated.
 
     Attributes
     ----------
@@ -109,7 +109,9 @@ class _FusedMultiply(torch.autograd.Function):
     """The product with the coefficients of a draw, which is repeated to go backward."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, seed: Tensor | None, drawn: _Draw, inplace: bool) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, seed: Tensor | None, drawn: _FusedDraw, inplace: bool
+    ) -> Tensor:
         ctx.save_for_backward(seed)
         ctx.save_for_forward(seed)
         # The same for all calls but for a few numbers, so no concern of saved-tensor hooks.

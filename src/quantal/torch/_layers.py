@@ -1,6 +1,6 @@
 """The QSD layer, which takes the place of ``torch.nn.Dropout``, and what all layers share."""
 
-# Annotations are not strings here: torch.fx could not save a graph made of `forward`.
+# No annotations as strings here: with them, torch.fx could not save a graph made of `forward`.
 
 import contextlib
 import dataclasses
@@ -29,19 +29,21 @@ from quantal.torch._functional import (
 )
 from quantal.torch._private_api import (
     Code,
+    MoveHook,
     function_modes_active,
+    in_graph,
     kind_of_code,
     modes_active,
     without_function_modes,
     without_modes,
 )
-from quantal.torch._special_tensors import has_its_own_way, in_its_own_way
+from quantal.torch._special_tensors import dilute_special, is_special
 from quantal.torch._tables import DeviceTables, tables
 
 __all__ = ["QSD", "DilutionLayer"]
 
 
-class DilutionLayer(nn.Module):
+class DilutionLayer(MoveHook):
     """What `QSD`, `QSD1d`, `QSD2d` and `QSD3d` share: all but the axes that share a coefficient.
 
     Each of them is also a subclass of the layer of torch whose place it takes, so that code which
@@ -49,9 +51,14 @@ class DilutionLayer(nn.Module):
     """
 
     _own_dims: tuple[int, ...] = ()
-    _native: type[nn.Module] | None = None  # what `convert` has found here
+    _native: type[nn.Module] | None = None  # the class that the layer had before `convert`
+    _added: tuple[str, ...]  # the attributes that `convert` has given it
     _tables: DeviceTables
     inplace: bool
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        if "_diluted" not in vars(cls):  # else made by `convert`, and no concern of a registry
+            super().__init_subclass__(**kwargs)
 
     def __init__(
         self,
@@ -72,7 +79,7 @@ class DilutionLayer(nn.Module):
         if p is None:
             p = 0.5 if rate is None else rate
         self.inplace = inplace
-        # Not by the properties, which nn.Module passes over where it is given a module.
+        # Not by the properties: nn.Module bypasses them where the value is a module.
         self._broadcast_dims = axes_as_given("broadcast_dims", broadcast_dims)
         self._p_broadcast_dims = axes_as_given("p_broadcast_dims", p_broadcast_dims)
         self.generator = generator
@@ -103,7 +110,7 @@ class DilutionLayer(nn.Module):
         if not isinstance(law, Dilution):
             raise wrong_type("dilution", "a quantal.Dilution", law)
         self._dilution = law
-        # All that `forward` reads are tensors and this, so a new law needs no new graph.
+        # `forward` reads nothing but tensors and this, so a new law needs no new graph.
         self._limit = law.rate if law.rate in (0, 1) else None
         self._make_tables(self._device)
 
@@ -153,14 +160,14 @@ class DilutionLayer(nn.Module):
 
     @calls.setter
     def calls(self, count: int) -> None:
-        # One number in two guises: eager code must not meet torch.func, which forbids in-place
-        # operations on what a function captures, and a graph takes nothing but tensors.
+        # One number in two forms that share their memory. Eager code uses NumPy's, since torch.func
+        # forbids in-place operations on captured tensors; graphs take nothing but tensors.
         self._count = np.array(_integer("calls", count, 32), np.int64)
-        with torch.inference_mode(False):  # it may count in training next
+        with torch.inference_mode(False):  # it may be increased in training
             self._calls = torch.from_numpy(self._count)
 
     def extra_repr(self) -> str:
-        """Return the parameters in torch's habit; those of granularity only if they are set."""
+        """Return the parameters as torch's layers do; those of granularity only if they are set."""
         text = f"p={self.p}, alpha={self.alpha}, inplace={self.inplace}"
         more = {"vary": self.dilution.vary, "unit_mean": self.dilution.unit_mean}
         more |= {name: getattr(self, name) for name in ("broadcast_dims", "p_broadcast_dims")}
@@ -180,11 +187,11 @@ class DilutionLayer(nn.Module):
             return input
         code = kind_of_code(input)
         if code is Code.EAGER:
-            if function_modes_active():  # that of a converted model: they need not see each step
+            if function_modes_active():  # as in a converted model: it need not see each step
                 with without_function_modes():
                     return self.forward(input)
-        elif has_its_own_way(input, code):
-            return in_its_own_way(input, self.forward, dims, p_dims, self.inplace)
+        elif is_special(input, code):
+            return dilute_special(input, self.forward, dims, p_dims, self.inplace)
         mask_shape, p_shape = check_input(input, dims, p_dims)
         if self._limit == 1:
             return zeros(input, self.inplace)
@@ -231,7 +238,7 @@ class DilutionLayer(nn.Module):
                 self._count[...] += 1
         return generator, None
 
-    # --- the tables: no buffers, but wherever they are needed -----------------------------------
+    # --- the tables: not buffers, but made where they are needed --------------------------------
 
     def _tables_for(self, x: Tensor, code: Code) -> DeviceTables:
         """Return the tables for a tensor: those at hand, if they are on its device."""
@@ -239,20 +246,20 @@ class DilutionLayer(nn.Module):
         here = at_hand.values.device == x.device
         if here and code is not Code.TRANSFORMED:
             return at_hand
-        if torch.compiler.is_compiling():  # a graph cannot make them, nor needs to keep them
+        if in_graph(code):  # a graph cannot make them, and need not keep them
             return at_hand.to(x.device)
-        if modes_active():  # under which those at hand may be of a wrong kind
+        if modes_active():  # where those at hand may be of the wrong kind
             return tables(self._dilution, self._shared, x.device)
         return at_hand if here else self._make_tables(x.device)
 
     def _make_tables(self, device: torch.device) -> DeviceTables:
         """Return the tables on a device and keep them there."""
         context: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
-        if modes_active():  # with which they would die: those of the CPU can go anywhere later
+        if modes_active():  # they would end with it; those of the CPU can be moved later
             context, device = without_modes(), torch.device("cpu")
         with context:
             made = tables(self._dilution, self._shared, device)
-        if device.type != "meta":  # there they have no values to go elsewhere with
+        if device.type != "meta":  # tables there have no values that could be moved
             self._tables, self._device = made, device
         return made
 
@@ -261,10 +268,8 @@ class DilutionLayer(nn.Module):
         """Whether units share retain probabilities."""
         return self._p_broadcast_dims != ()
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "DilutionLayer":
-        super()._apply(fn, recurse)
+    def _moved(self, fn: Callable[[Tensor], Tensor]) -> None:
         self._make_tables(fn(torch.empty(0, device=self._device)).device)
-        return self
 
     # --- saving: in plain numbers and words, so that torch.load(weights_only=True) can read it ---
 
@@ -289,7 +294,7 @@ class DilutionLayer(nn.Module):
         self.dilution = Dilution(**law)
 
     def _set_native_state(self, state: dict[str, Any]) -> None:
-        """Take the rate and all else that a layer of torch's own has; alpha stays as it is."""
+        """Take the state of a layer of torch's own: its rate and all else; alpha stays as it is."""
         if "_dilution" not in vars(self):
             expected = "a number; the state of a layer of dropout has none. Load it as dropout, and"
             raise wrong_value("alpha", f"{expected} convert it", None)

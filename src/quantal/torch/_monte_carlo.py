@@ -1,4 +1,4 @@
-"""Monte-Carlo predictions: a model in evaluation, but for its QSD."""
+"""Monte-Carlo predictions: the model is in evaluation mode, except for its QSD."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def predict_mc(
             if count == 1:
                 means, squares = _zeros(leaves), _zeros(leaves)
             for leaf, mean, square in zip(leaves, means, squares, strict=True):
-                if mean is not None:  # Welford's way, which does not cancel digits
+                if mean is not None:  # Welford's method, which loses no digits
                     change = leaf - mean
                     mean += change / count
                     square += change * (leaf - mean)

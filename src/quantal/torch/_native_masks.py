@@ -1,9 +1,9 @@
-"""The masks that torch draws without QSD, found by following chance from operation to operation.
+"""The masks that torch draws without QSD: random numbers are followed through all operations.
 
 A mask is what drops units: random numbers of which some are zero, by which numbers are multiplied,
 or that say where numbers are replaced. Random numbers that are added, looked up by, or sorted are
-not. What is random is said by torch itself, which tags its operators; what comes from Python or
-NumPy is random if a second run of the same program brings others.
+not. Torch itself says what is random, by tags of its operators. Numbers that come from Python or
+NumPy are random if they are others in a second run of the same program.
 """
 
 from __future__ import annotations
@@ -13,26 +13,29 @@ import itertools
 import math
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from quantal._watch import NativeMask, in_package, short, stack_frames
 from quantal.torch._private_api import (
+    DispatchMode,
     flatten,
     has_values,
     identity_of_memory,
     in_backward_pass,
+    is_checkpoint,
     rates_of_dropout,
 )
 
 __all__ = ["DROPOUT", "MaskWatch", "native_masks"]
 
 DROPOUT = re.compile("drop_?(out|block)", re.IGNORECASE)
-"""What code is called that says of itself that it drops units."""
+"""The names of code that says of itself that it drops units."""
 
 # Operators that write all of a tensor, whatever it was before.
 _FILLED = frozenset({"zero", "fill", "copy"})
@@ -49,7 +52,7 @@ _CHOSEN = frozenset(
      "logical_or", "masked_fill", "mul"}
 )  # fmt: skip
 _MULTIPLIED = ("addcmul", "lerp", "mul")
-# Where the numbers stand of which some are replaced, what says where, and what by.
+# The positions of the numbers of which some are replaced, of what says which, and of what by.
 _REPLACED = {
     "index_fill": (0, 2, 3),
     "index_put": (0, 1, 2),
@@ -61,16 +64,16 @@ _COMPARED: dict[str, Callable[[float], float]] = {
     **dict.fromkeys(("gt", "ge"), lambda number: number),
     **dict.fromkeys(("lt", "le"), lambda number: 1 - number),
 }
-# With so many numbers, those that are zero show what is a mask.
+# Among so many numbers or more, those that are zero tell whether they are a mask.
 _MANY = 64
 
 
 class _Kind(enum.IntEnum):
-    """What a tensor is whose values do not come from the model; the larger decides."""
+    """What a tensor is whose values do not come from the model; of several, the largest counts."""
 
     CONSTANT = 1
     FOREIGN = 2  # from Python or NumPy
-    MASK = 3  # chance decided between few values
+    MASK = 3  # few values, chosen at random
     NUMBERS = 4
 
 
@@ -108,7 +111,7 @@ class _Use(NamedTuple):
     inverted: bool = False  # it is true where they stay
 
 
-class MaskWatch(TorchDispatchMode):
+class MaskWatch(DispatchMode):
     """Within it, every operation is looked at, and masks that are drawn are found.
 
     Attributes
@@ -131,7 +134,7 @@ class MaskWatch(TorchDispatchMode):
 
     def run(self, program: Callable[[], Any]) -> None:
         """Run a program in this mode; twice, if only this tells what is random."""
-        with self:
+        with self, _also_in_new_threads(self):
             program()
             if first := self._foreign:
                 found, self._foreign = len(self.found), []
@@ -148,7 +151,7 @@ class MaskWatch(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and look at it."""
         kwargs = kwargs or {}
-        if in_backward_pass():  # which repeats what has been seen
+        if in_backward_pass() and _repeats():
             return func(*args, **kwargs)
         name = func.overloadpacket.__name__
         base = name.removesuffix("_")
@@ -170,7 +173,7 @@ class MaskWatch(TorchDispatchMode):
             self._keep(tensor, trace)
         return outputs
 
-    # --- where chance goes -----------------------------------------------------------------------
+    # --- where random numbers go -----------------------------------------------------------------
 
     def _trace(self, x: Any) -> _Trace | None:
         """Return what is known of a tensor; None for all that a model computes or is given."""
@@ -292,6 +295,37 @@ def native_masks(run: Callable[[], Any]) -> list[NativeMask]:
     watch = MaskWatch()
     watch.run(run)
     return watch.found
+
+
+@contextmanager
+def _also_in_new_threads(mode: TorchDispatchMode) -> Iterator[None]:
+    """Within it, threads that are started are in a mode, which belongs to one thread else."""
+    run = threading.Thread.run
+
+    def run_in_mode(thread: threading.Thread) -> None:
+        with mode:
+            run(thread)
+
+    threading.Thread.run = run_in_mode  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        threading.Thread.run = run  # type: ignore[method-assign]
+
+
+def _repeats() -> bool:
+    """Return whether what runs in a backward pass repeats what has been seen.
+
+    So do the derivatives of torch's functions, which no code in Python calls, and checkpoints.
+    """
+    frames, frame = [], sys._getframe(2)
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.f_back  # type: ignore[assignment]
+    # Between an operator and its mode, the compiler may have put functions of its own.
+    names = (str(frame.f_globals.get("__name__")) for frame in frames)
+    caller = next(n for n in names if not n.startswith(("torch._compile", "torch._dynamo")))
+    return caller == "torch.autograd.graph" or any(map(is_checkpoint, frames))
 
 
 def _is_for_qsd() -> bool:

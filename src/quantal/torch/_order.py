@@ -1,4 +1,4 @@
-"""The order in which the units of a tensor lie in memory, told by strides."""
+"""The order in which the units of a tensor lie in memory, as its strides say it."""
 
 from __future__ import annotations
 

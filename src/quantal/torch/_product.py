@@ -7,13 +7,13 @@ from torch import Tensor
 
 __all__ = ["casts_apart", "product", "product_without_graph"]
 
-# Where to cast first and compute then is faster than to compute with two dtypes at once, in one
-# pass over the memory.
+# Devices on which it is faster to cast first than to compute with two dtypes in one pass over the
+# memory.
 _CAST_APART = {"cpu"}
 
 
 def casts_apart(x: Tensor) -> bool:
-    """Return whether casts are best done on their own, on the device of a tensor."""
+    """Return whether casts should be operations of their own, on the device of a tensor."""
     return x.device.type in _CAST_APART
 
 
@@ -27,9 +27,9 @@ def product(x: Tensor, c: Tensor, inplace: bool = False) -> Tensor:
 
 
 def product_without_graph(x: Tensor, c: Tensor, inplace: bool = False) -> Tensor:
-    """Do the same where autograd does not look on, and c, which is new, may be overwritten."""
+    """Do the same where autograd records nothing, and c is new and may be overwritten."""
     if not inplace and c.shape == x.shape and c.dtype == x.dtype and x.is_contiguous():
-        return c.mul_(x)  # spares a tensor
+        return c.mul_(x)  # saves the memory of a tensor
     if inplace or casts_apart(x):
         return product(x, c, inplace)
     return torch.mul(x, c, out=torch.empty_like(x))

@@ -21,8 +21,8 @@ __all__ = ["LOWEST", "KeyOnCPU", "KeyOnDevice", "Shape", "TorchStream", "source"
 Shape = Sequence[int]
 LOWEST = -(2**63)
 """The lowest number of 64 bits: from here on up, all of them are drawn."""
-# Where integers of 64 bits are random in all of them. On Apple's devices, 32 bits are, and the rest
-# copies the sign; of others nothing is known.
+# Devices on which all bits of a 64-bit integer are random. On Apple's only 32 are, and the others
+# copy the sign; of further devices nothing is known.
 _WHOLE_WORDS = {"cpu", "cuda", "xpu"}
 
 
@@ -126,7 +126,7 @@ class KeyOnDevice:
 
 
 class KeyOnCPU(KeyOnDevice):
-    """The same by NumPy, whose one thread is faster than torch's hundred operations on two."""
+    """The same by NumPy: one thread of it is faster than a hundred operations of torch on two."""
 
     def levels(self, shape: Shape) -> Tensor:
         """Return integers out of range(LEVELS); those of the call for the shape ()."""

@@ -1,4 +1,4 @@
-"""torch's recurrent functions with QSD between the layers of a stack."""
+"""torch's recurrent functions, with QSD between their layers."""
 
 from __future__ import annotations
 

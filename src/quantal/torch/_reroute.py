@@ -12,13 +12,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils.checkpoint import checkpoint
 
 from quantal._granularity import Axes
 from quantal.dilution import Dilution
 from quantal.torch._attention import multi_head_attention_forward, scaled_dot_product_attention
 from quantal.torch._functional import dilute, dilute_by
-from quantal.torch._private_api import saving_is_hooked
+from quantal.torch._private_api import is_checkpoint, saving_is_hooked
 from quantal.torch._spatial import QSD1d, QSD2d, QSD3d, map_axes_as_torch
 
 __all__ = ["ANY", "NATIVE_MASKS", "OTHER_LAWS", "ROUTES", "Rerouting", "Route"]
@@ -66,7 +65,7 @@ _NATIVE = torch.ops.aten.native_dropout
 NATIVE_MASKS: dict[Any, str] = dict.fromkeys(
     (torch.native_dropout, _NATIVE, _NATIVE.default), "torch.native_dropout"
 )
-"""Functions of torch that return the mask of dropout, too: callers have their own use for it."""
+"""Functions of torch that return the mask of dropout, too, for which the caller has some use."""
 
 _BERNOULLI: dict[Any, str] = dict.fromkeys(
     (torch.bernoulli, Tensor.bernoulli, Tensor.bernoulli_), "torch.bernoulli"
@@ -82,8 +81,8 @@ class Rerouting(TorchFunctionMode):
         The homogeneity for each function, by the name of its `Route`; the rate is what it is
         called with. Under `ANY`, that for all others.
     module : nn.Module, optional
-        The module to whose code this belongs. It is ``begun_by`` this one also while ``module`` is
-        another one inside it.
+        The module whose code runs. While one inside of it runs, ``module`` is that one, and
+        ``begun_by`` stays the first.
     unlisted : function, optional
         Called where units are about to be dropped by a function that is not in ``alphas``, with
         this mode, the route and the rate; returns alpha, or None for dropout. Not in compiled code.
@@ -137,13 +136,13 @@ class Rerouting(TorchFunctionMode):
         return route.diluting(alpha, *args, **kwargs)
 
     def _refuse_checkpoint(self, route: Route, args: Any, kwargs: Any) -> None:
-        """Refuse what a checkpoint would run again out of this mode, for a wrong gradient.
+        """Refuse what a checkpoint would run again outside of this mode: with a wrong gradient.
 
-        A method of the module enters the mode again, and so does a module that is called.
+        Methods of the module, and modules that are called, enter the mode again.
         """
         frame: Any = sys._getframe(2)
         while frame is not None and frame.f_globals.get("__name__") != "quantal.torch._running":
-            if frame.f_code.co_filename == checkpoint.__code__.co_filename:
+            if is_checkpoint(frame):
                 if route.rate(*args, **kwargs) == 0:
                     return
                 raise RuntimeError(
@@ -225,14 +224,14 @@ def _bare_maps(inplace: bool, alpha: float, input: Tensor, p: float, train: bool
     return _maps(None, alpha, input, p, train, inplace)
 
 
-def _product_rate(
+def _scaled_attention_rate(
     query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, *_: Any,
     **__: Any,
 ) -> float:  # fmt: skip
     return dropout_p
 
 
-def _attention_rate(*args: Any, **kwargs: Any) -> float:
+def _multi_head_rate(*args: Any, **kwargs: Any) -> float:
     names = multi_head_attention_forward.__code__.co_varnames[1:]
     given = dict(zip(names, args, strict=False)) | kwargs
     return float(given["dropout_p"]) if given.get("training", True) else 0.0
@@ -269,10 +268,10 @@ def _routes() -> dict[Any, Route]:
         "torch.feature_dropout": (torch.feature_dropout, maps(_bare_maps, False), _bare_rate),
         "torch.feature_dropout_": (torch.feature_dropout_, maps(_bare_maps, True), _bare_rate),
         "F.scaled_dot_product_attention": (
-            F.scaled_dot_product_attention, scaled_dot_product_attention, _product_rate,
+            F.scaled_dot_product_attention, scaled_dot_product_attention, _scaled_attention_rate,
         ),
         "F.multi_head_attention_forward": (
-            F.multi_head_attention_forward, multi_head_attention_forward, _attention_rate,
+            F.multi_head_attention_forward, multi_head_attention_forward, _multi_head_rate,
         ),
     }  # fmt: skip
     for function in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu):
@@ -282,7 +281,7 @@ def _routes() -> dict[Any, Route]:
         function: Route(function.__name__, written, own, rate)
         for written, (function, own, rate) in diluting.items()
     }
-    # The operators themselves, in which these functions end.
+    # The operators that these functions call in the end.
     for name in ("dropout", "dropout_", "feature_dropout", "feature_dropout_"):
         operator = getattr(torch.ops.aten, name)
         routes |= dict.fromkeys((operator, operator.default), routes[getattr(torch, name)])

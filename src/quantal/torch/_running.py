@@ -1,4 +1,4 @@
-"""Code of a module that runs with QSD: in one mode for all of a model, whatever its depth."""
+"""Run the code of modules with QSD: one mode serves a whole model, however deep it is."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _HERE = _Thread()
 
 
 def rerouted_methods(cls: type[nn.Module]) -> dict[str, Callable[..., Any]]:
-    """Return the methods of a class at which its code may begin to run, each with QSD.
+    """Return the methods through which the code of a class may be entered, each with QSD.
 
-    Those are the call itself, with its hooks and with a ``forward`` that hides the class's own,
+    Those are the call itself, which includes hooks and a ``forward`` that is set on the instance,
     and all methods that are not torch's.
     """
-    own = {name: _with_qsd(getattr(cls, name)) for name in ("__call__", *_own_methods(cls))}
+    own = {name: _with_qsd(_method(cls, name)) for name in ("__call__", *_own_methods(cls))}
     if cls.__call__ is nn.Module.__call__:
         own["__call__"] = _rerouted(_call)
     return own
@@ -55,8 +55,23 @@ def _own_methods(cls: type[nn.Module]) -> Iterator[str]:
             yield name
 
 
+def _method(cls: type[nn.Module], name: str) -> Callable[..., Any]:
+    """Return what a class has by a name, as a function whose first argument is the module."""
+    found: Any = inspect.getattr_static(cls, name)
+    if inspect.isfunction(found):
+        return found
+
+    # Static, of the class, partial, or any other thing that can be called.
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        binds = hasattr(found, "__get__")
+        return (found.__get__(self, type(self)) if binds else found)(*args, **kwargs)
+
+    call.__name__ = name
+    return call
+
+
 def _with_qsd(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method whose code runs with QSD: at once, or when it is asked for its steps."""
+    """Return a method whose code runs with QSD: at once or, of a generator, in steps."""
     if inspect.isasyncgenfunction(method):
         return method
     if inspect.iscoroutinefunction(method):
@@ -95,7 +110,7 @@ def _rerouted(method: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             mode.alphas, mode.module = outside
 
-    # Code of its own: torch's compiler keeps what it compiles by the code, and not much of it.
+    # Each has a code object of its own: for one, torch's compiler keeps only a few graphs.
     made: Any = run
     made.__code__ = made.__code__.replace(co_name=method.__name__)
     return run

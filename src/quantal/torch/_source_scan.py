@@ -20,7 +20,7 @@ from quantal.torch._reroute import NATIVE_MASKS, OTHER_LAWS, ROUTES, Route
 
 __all__ = ["Call", "calls", "new_scanner"]
 
-# Where the rate stands: it has one of these names, or this position and this default.
+# The rate is the argument with one of these names, or that in this position, with this default.
 _NAMES = ("p", "dropout_p", "dropout")
 _POSITIONS = {F.scaled_dot_product_attention: (4, 0.0), F.multi_head_attention_forward: (10, 0.0)}
 _USUAL_POSITION = (1, 0.5)
@@ -70,7 +70,7 @@ def calls(module: nn.Module, scanner: Scanner) -> list[Call]:
     if functions := {call.target.__self__ for call in found if _is_autograd(call.target)}:
         found = list(scanner.calls(module, [function.forward for function in functions]))
     if any(_is_chosen(call) for call in found):
-        # By the configuration: what the code mentions as the usual choice is not another place.
+        # The configuration chooses: the default that the code mentions is not another place.
         found = [call for call in found if call.function.__name__ != USUAL_ATTENTION]
     judged = (_judged(call, module) for call in found)
     own = (_own_mask(call, module) for call in found)
@@ -116,7 +116,7 @@ def _judged(call: SourceCall, module: Any) -> Call | None:
     if target in OTHER_LAWS:
         unreached = "this function follows a law other than dropout's"
     elif target in NATIVE_MASKS:
-        unreached = "this function gives its mask away, too, which QSD does not have"
+        unreached = "this function returns its mask, too, and QSD has no such mask"
     elif isinstance(target, torch.jit.ScriptFunction):
         code: Any = target.code
         if "dropout" not in code:

@@ -1,7 +1,7 @@
-"""Tensors that are more than numbers in a grid, and tracers that record what is done to them.
+"""Tensors that are not plain grids of numbers, and tracers that record what is done to them.
 
-Their random integers come from ``randint_like``: so each kind of tensor draws by its own rules (a
-DTensor keeps the streams of its ranks apart, or alike), and a recorded graph serves other shapes.
+Their random integers come from ``randint_like``. So each kind of tensor draws by its own rules, as
+a DTensor, which keeps the streams of its ranks apart or alike; and recorded graphs serve any shape.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from quantal.torch._tables import DeviceTables
 
 __all__ = [
     "coefficients_like",
+    "dilute_special",
     "distributed_by_key",
-    "has_its_own_way",
-    "in_its_own_way",
     "is_distributed",
+    "is_special",
 ]
 
 
@@ -71,14 +71,14 @@ def _narrowed(x: Tensor, shape: Shape) -> Tensor:
 
 def is_distributed(x: Tensor) -> bool:
     """Return whether a tensor is a DTensor, whose parts are on several ranks."""
-    module: Any = sys.modules.get("torch.distributed.tensor")  # slow to load, where nobody has
+    module: Any = sys.modules.get("torch.distributed.tensor")  # slow to load: not if nobody has
     return module is not None and isinstance(x, module.DTensor)
 
 
 def distributed_by_key(
     x: Any, tables: DeviceTables, mask_shape: Shape, p_shape: Shape | None, key: Key
 ) -> Tensor:
-    """Return the coefficients of a key for a DTensor: those of the whole, of which a rank has some.
+    """Return the coefficients of a key for a DTensor: each rank has its part of those of the whole.
 
     Every rank draws all of them, so that nothing has to be sent.
     """
@@ -86,7 +86,7 @@ def distributed_by_key(
 
     whole = draw(tables, mask_shape, p_shape, source(key, x.device, Code.TRANSFORMED))
     c = whole.look_up(tables, Code.TRANSFORMED)
-    # Partial sums are summed up before they are multiplied, and axes of one coefficient not cut.
+    # Partial sums are added up before the product, and axes that share a coefficient are not cut.
     cut = [
         place if place.is_shard() and mask_shape[place.dim] > 1 else Replicate()
         for place in x.placements
@@ -94,12 +94,12 @@ def distributed_by_key(
     return distribute_tensor(c, x.device_mesh, cut, src_data_rank=None)
 
 
-def has_its_own_way(x: Tensor, code: Code) -> bool:
-    """Return whether a tensor is to go through `in_its_own_way`."""
+def is_special(x: Tensor, code: Code) -> bool:
+    """Return whether a tensor is one for `dilute_special`."""
     return x.is_nested or (code is Code.TRANSFORMED and mode_to_enter(x) is not None)
 
 
-def in_its_own_way(
+def dilute_special(
     x: Tensor,
     dilute: Callable[[Tensor], Tensor],
     broadcast_dims: Axes,

@@ -17,7 +17,13 @@ import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import nn
 
 from quantal.dilution import Dilution
-from quantal.torch._classes import class_beneath, put_class, rebind
+from quantal.torch._classes import (
+    become,
+    class_beneath,
+    laid_out_as_modules,
+    put_class,
+    rebind,
+)
 from quantal.torch._layers import QSD, DilutionLayer
 from quantal.torch._reroute import ANY, ROUTES, Route
 from quantal.torch._running import rerouted_methods
@@ -58,9 +64,10 @@ def layer_change(module: nn.Module) -> Change | None:
     """Return how a layer of dropout becomes QSD; None if it does not work as torch's own do."""
     for native, change in _LAYERS.items():
         if isinstance(module, native) and inspect.unwrap(type(module).forward) is native.forward:
-            # Where something hides what the layer of QSD would be read or called by, it stays.
+            # Where attributes of its own hide p or forward, the layer keeps its class.
             plain = "p" in vars(module) and "forward" not in vars(module)
-            return change if plain else change._replace(layer=None)
+            can_be = plain and laid_out_as_modules(class_beneath(module))
+            return change if can_be else change._replace(layer=None)
     return None
 
 
@@ -79,25 +86,28 @@ def to_qsd(
 
 
 class Rerouted(nn.Module):
-    """What a module gains whose own code drops units: QSD in training, and nothing else."""
+    """A mixin for modules whose own code drops units: in training, they draw QSD instead."""
 
     _qsd_native: ClassVar[type[nn.Module]]
     _qsd_alphas: dict[str, float]  # by the name of the route of each function in its code
     _qsd_found: dict[str, tuple[str, float]]  # of those seen in a run only: as written, and rate
     _qsd_inventory: Inventory
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Not be noticed by the class of the module, which may list or name its subclasses."""
+
     def extra_repr(self) -> str:
         """Return that of the module, and alpha."""
         alphas = dict.fromkeys(a for name, a in self._qsd_alphas.items() if name != ANY)
         shown = (f"alpha={alpha}" for alpha in alphas)
-        return ", ".join(filter(None, [super().extra_repr(), *shown]))
+        return ", ".join(filter(None, [self._qsd_native.extra_repr(self), *shown]))
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         native: Any = self._qsd_native
         if native.__reduce__ is object.__reduce__:
-            # The class cannot be found by its name, but made again.
+            # pickle cannot find the class by its name, but can have it made again.
             return _empty, (_rerouted, native), self.__getstate__()
-        with _as_native(self):  # which knows how, as a GraphModule does
+        with _as_native(self):  # whose class may have its own way, as a GraphModule does
             make, args = self.__reduce_ex__(protocol)[:2]
         return _rerouted_again, (make, args, self._qsd_kept())
 
@@ -139,7 +149,7 @@ def restore(module: Any) -> None:
     """Undo `to_qsd`, `reroute` and `reroute_all`; leave any other module alone."""
     own: Any = module  # to which type checkers give the class that it has now
     if isinstance(module, Rerouted):
-        made = _made(own)
+        made = _converted_class(own)
         put_class(own, made, made._qsd_native)
         for name in _KEPT:
             del own.__dict__[name]
@@ -152,7 +162,7 @@ def restore(module: Any) -> None:
             del own.__dict__[name]
         put_class(own, made, native)
         rebind(own, made.forward, native.forward)
-        own.p = rate
+        vars(own)["p"] = rate
 
 
 @functools.cache
@@ -163,7 +173,10 @@ def _rerouted(cls: type[nn.Module]) -> type[nn.Module]:
         own["__deepcopy__"] = _deepcopy
     if issubclass(cls, torch.fx.GraphModule):
         own["recompile"] = _recompile
-    return type(cls.__name__, (Rerouted, cls), own)
+    if laid_out_as_modules(cls):
+        return type(cls.__name__, (Rerouted, cls), own)
+    own |= {name: vars(Rerouted)[name] for name in ("__reduce_ex__", "extra_repr")}
+    return type(cls.__name__, (cls, Rerouted), own)
 
 
 def _deepcopy(self: Any, memo: Any) -> Any:
@@ -177,7 +190,7 @@ def _recompile(self: Any) -> Any:
     """Write the code of a graph anew, which puts it into the class of the module."""
     with _as_native(self):
         code = self.recompile()
-    made = _made(self)
+    made = _converted_class(self)
     made.forward = rerouted_methods(made._qsd_native)["forward"]
     return code
 
@@ -186,14 +199,15 @@ def _recompile(self: Any) -> Any:
 def _as_native(module: Any) -> Iterator[None]:
     """Within it, a module has the class that it had."""
     cls = type(module)
-    put_class(module, _made(module), module._qsd_native)
+    put_class(module, _converted_class(module), module._qsd_native)
     try:
         yield
     finally:
-        module.__class__ = cls
+        become(module, cls)
 
 
-def _made(module: Any) -> Any:
+def _converted_class(module: Any) -> Any:
+    """Return the class that `_rerouted` has made, also beneath one that torch's tools have made."""
     return next(cls for cls in type(module).__mro__ if "_qsd_native" in vars(cls))
 
 

@@ -1,4 +1,4 @@
-"""Dropout that turns up while a converted model runs, and that `convert` had no sight of."""
+"""Dropout that turns up while a converted model runs, and that `convert` has not seen."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def notice_mask(mode: Rerouting, written: str, drawn: Any) -> None:
 def _caller() -> tuple[str, int, str]:
     """Return file, line and function of the code that has called torch."""
     frame: Any = sys._getframe(2)
-    # In a thread of autograd's, a checkpoint may run torch's modules without any other code.
+    # In threads of autograd, a checkpoint may run modules of torch with no user's code around them.
     while frame.f_back and _package(frame) in ("torch", "quantal"):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname
@@ -94,7 +94,7 @@ class Inventory:
         self._attention = [(c, attention_implementation(c)) for c in configs.values()]
 
     def changes(self, model: nn.Module) -> list[str]:
-        """Return in words what has changed; it is not a change the next time."""
+        """Return in words what has changed since the last call, or since the conversion."""
         found = []
         if count_modules(model) != self._modules:
             layers = [f"{n} ({type(m).__name__})" for n, m in model.named_modules() if _native(m)]

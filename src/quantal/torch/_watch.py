@@ -1,7 +1,7 @@
 """Proof by running: dropout that a training pass has, whatever the source of the model looks like.
 
-In that pass all dropout that is known is QSD, and so is what turns up in code that is not torch's
-own. Whatever else draws a mask is seen by a mode that is shown every operation.
+In that pass all known dropout is QSD, and so is what turns up in code that is not torch's own. A
+mode that sees every operation finds whatever else draws a mask.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _BY_NAME = {route.name: route for route in reversed(ROUTES.values())}
 
 
 def unknown_places(model: nn.Module, example: Any, known: Iterable[Place]) -> list[Place]:
-    """Return the places where a training pass drops units and that are not known.
+    """Return the places where a training pass drops units, as far as they are not known.
 
-    Or that are known to be out of reach, but not with their rate.
+    Among them are places that are known to be out of reach, but without their rate.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def unknown_places(model: nn.Module, example: Any, known: Iterable[Place]) -> li
     example
         As in `convert`.
     known : iterable of Place
-        What has been found by looking.
+        The places that are found without running the model.
     """
     known = list(known)
     build(model, example)
@@ -64,7 +64,7 @@ def unknown_places(model: nn.Module, example: Any, known: Iterable[Place]) -> li
             for name, (written, rate) in _seen(module).items()
             if name not in before[id(module)] and (route := _BY_NAME[name])
         ]
-    # What ran in training and drew nothing has shown all that it does.
+    # A module that ran in training and drew nothing has shown all that it does.
     ran = watch.diluted or watch.found or any(id(place.module) in watch.ran for place in known)
     if not ran and any(place.site.rate != 0 for place in known):
         expected = "a training pass, in which dropout draws"

@@ -11,6 +11,7 @@ from quantal.conformance._checks import copies  # isort: skip
 from quantal.conformance._checks import symmetry  # isort: skip
 from quantal.conformance._checks import seeds  # isort: skip
 from quantal.conformance._checks import calls  # isort: skip
+from quantal.conformance._checks import kinds  # isort: skip
 from quantal.conformance._checks import granularity  # isort: skip
 from quantal.conformance._checks import shared_p  # isort: skip
 from quantal.conformance._checks import gradient  # isort: skip
@@ -22,6 +23,6 @@ from quantal.conformance._checks import inputs  # isort: skip
 
 __all__ = [
     "calls", "copies", "drawn", "dtypes", "gradient", "granularity", "independence", "inputs",
-    "layouts", "limits", "one_unit", "places", "repeats", "seeds", "shared_p", "sizes", "streams",
-    "symmetry", "together",
+    "kinds", "layouts", "limits", "one_unit", "places", "repeats", "seeds", "shared_p", "sizes",
+    "streams", "symmetry", "together",
 ]  # fmt: skip

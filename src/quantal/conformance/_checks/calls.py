@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quantal.conformance._adapter import Settings
-from quantal.conformance._bounds import Largest, Proportion
+from quantal.conformance._bounds import Coins, Largest, Proportion, largest
 from quantal.conformance._cases import PAIR, SMALL
 from quantal.conformance._checks.granularity import first as first_of
 from quantal.conformance._checks.independence import correlation, correlation_test
@@ -23,7 +24,10 @@ from quantal.conformance._checks.seeds import (
     apart_test,
     calls_needed,
     compare,
+    two_signals,
 )
+from quantal.conformance._checks.shared_p import Groups, divided_groups
+from quantal.conformance._coins import BIAS
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import CELL, DROPOUT, INF, MAIN, PLAIN, UNIT_MEAN, VARY_P, VARY_Q
 from quantal.conformance._questions import values_of
@@ -45,6 +49,7 @@ DIFFERENT = (
 )
 COPIES = 0.02
 LONG_COPIES = 0.15
+SEVERAL, TOGETHER = 16, 0.08
 SERIES = (MAIN[0], MAIN[2], VARY_Q[0], DROPOUT[0])
 LAYERS = (
     *(Settings.of(law) for law in (UNIT_MEAN[1], UNIT_MEAN[7], VARY_P[2], PLAIN[-3], MAIN[0])),
@@ -59,6 +64,7 @@ LAYERS_QUICK = tuple(
 )
 """What a layer is made with, besides the laws of long series."""
 
+DIVIDED = 0.06
 LAYER, SOME_CALLS = (2, 1021, 3), 5
 STEPS = (*range(1, 17), 100, 1000, *(2**bit for bit in range(5, 31)))
 
@@ -72,8 +78,9 @@ def _series(trial: Trial, law: Dilution = LAW) -> Floats:
 
 @statistical(
     "calls-independent",
-    fault="2% of units that are copies, at any distance; 15% in a long series",
-    parts=2,
+    fault="2% of units that are copies, at any distance; 15% in a long series; a dependence of 8%"
+    " among three or four calls",
+    parts=3,
     needs="calls",
 )
 def calls_independent(trial: Trial) -> Iterator[Finding]:
@@ -83,10 +90,30 @@ def calls_independent(trial: Trial) -> Iterator[Finding]:
     count = calls_needed(trial, test, units, NEAR, COPIES)
     (seed,) = trial.subject.seeds("calls-independent", 1)
     c = trial.subject.layer(SETTINGS, seed, BATCH, count).reshape(count, -1)
-    yield compare(trial, "calls {} apart", c, range(1, NEAR + 1), test, COPIES)
+    made = two_signals(trial, c)
+    yield compare(trial, "calls {} apart", made, range(1, NEAR + 1), test, COPIES)
     steps = range(1, LONG // 2)
     test = apart_test(trial, math.prod(FEW_UNITS), len(steps), LONG_COPIES)
-    yield compare(trial, "calls {} apart", _series(trial), steps, test, LONG_COPIES)
+    series = _series(trial)
+    made = two_signals(trial, series)
+    yield compare(trial, "calls {} apart", made, steps, test, LONG_COPIES)
+    yield _several(trial, series)
+
+
+def _several(trial: Trial, series: Floats) -> Finding:
+    """Ask whether a unit's masks in three calls, or in four, are independent."""
+    gaps = list(itertools.combinations(range(1, SEVERAL + 1), 2))
+    worst = Largest(Coins(BIAS), 2 * len(gaps))
+    signs = np.where(series == 0, np.float32(1), np.float32(-1))
+    found = []
+    for one, two in gaps:
+        for apart in ((0, one, two), (0, one, two, one + two)):
+            left = len(signs) - apart[-1]
+            product = np.prod([signs[step : step + left] for step in apart], axis=0)
+            found.append((float(np.mean(product)), product.size, apart))
+    index, seen, count = largest(worst.test, *zip(*[one[:2] for one in found], strict=True))
+    what = f"masks of calls {', '.join(map(str, found[index][2]))} of a series"
+    return trial.judge(what, worst, seen, count, stated=TOGETHER)
 
 
 @exact("calls-differ", fault="a call that is the same as one of 1,099 others", needs="calls")
@@ -110,7 +137,7 @@ def calls_differ(trial: Trial) -> Iterator[Finding]:
 @statistical(
     "calls-law",
     fault="a rate off by 5% or 10%, an α by 20% or 40%, in one call or place always or never 0",
-    parts=lambda quick: 4 * len(SERIES) + (0 if quick else 2 * len(LAYERS)),
+    parts=lambda quick: 4 * len(SERIES) + (0 if quick else 3 * len(LAYERS)),
     needs="calls",
 )
 def calls_law(trial: Trial) -> Iterator[Finding]:
@@ -146,8 +173,14 @@ def _settings_hold(trial: Trial, settings: Settings, number: int) -> Iterator[Fi
     sizes = np.max(own, axis=tuple(p_only), keepdims=True)
     same = not p_only or bool(np.all((own == 0) | (own == sizes)))
     yield trial.require(f"shared sizes, {what}", same, "kept values of a group differ", c.size)
+    if p_only and not trial.quick:
+        yield divided_groups(trial, what, law, _groups(own, p_only), DIVIDED)
     if not trial.quick:
         yield from values_of(trial, what, law, first_of(own, p_only).reshape(-1), dtype)
+
+
+def _groups(own: Floats, p_only: list[int]) -> Groups:
+    return Groups.of(own, own.shape[1:], tuple(axis - 1 for axis in p_only))
 
 
 def _by_index(hits: NDArray[np.bool_], what: str) -> list[Margin]:

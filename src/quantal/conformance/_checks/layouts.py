@@ -46,17 +46,18 @@ def memory_order(trial: Trial) -> Iterator[Finding]:
         x, upstream = numbers(rng, case), numbers(rng, case)
         expected = subject.apply(x, case.settings, seed)
         both = subject.grad(x, upstream, case.settings, seed) if has_grad else (expected, expected)
-        for (name, view, memory), (_, view_up, _) in zip(
+        for (name, view, memory), (_, view_up, memory_up) in zip(
             layouts(x), layouts(upstream), strict=True
         ):
-            before = memory.copy()
+            before = memory.copy(), memory_up.copy()
             same = np.array_equal(wide(subject.apply(view, case.settings, seed)), wide(expected))
             what = f"{name}, {case}"
             yield trial.require(f"output, {what}", same, "the output is another", x.size)
             if has_grad:
                 found = subject.grad(view, view_up, case.settings, seed)
                 yield _same_pair(trial, what, found, both)
-            intact = np.array_equal(wide(memory), wide(before))
+            pairs = zip((memory, memory_up), before, strict=True)
+            intact = all(np.array_equal(wide(now), wide(then)) for now, then in pairs)
             yield trial.require(f"memory, {what}", intact, "memory was overwritten", x.size)
         if has_grad and x.ndim > 1:  # one of the two in another order than the other
             for name, one, other in (

@@ -16,21 +16,19 @@ from quantal.conformance._cases import (
     SHAPES,
     SMALL,
     Case,
+    at_every_law,
     digits,
     numbers,
     rng_of,
     seed_of,
 )
 from quantal.conformance._finding import Finding
-from quantal.conformance._laws import HIGH_RATES, MAIN, PLAIN, UNIT_MEAN, VARY_P, VARY_Q
 from quantal.conformance._precision import smallest, tolerance, wide
-from quantal.conformance._questions import Faults, OneLaw
+from quantal.conformance._questions import COARSE, OneLaw
 from quantal.conformance._registry import Trial, exact, statistical
 from quantal.conformance._shapes import BATCH
 from quantal.conformance._subject import Subject
-from quantal.dilution import Dilution
 
-EXTREME = (Dilution(0.4, 1e-3), Dilution(0.4, 1e6), Dilution(0.8, 1e-3), Dilution(0.1, 1e6))
 CALLS = 3
 LARGE = 1e3  # α from which on sizes can be told from those of another α, not only from dropout's
 
@@ -75,12 +73,6 @@ def _tried(subject: Subject, settings: Settings) -> Iterator[Case]:
             yield Case(shape, settings, subject.dtype)
 
 
-def _at_every_law(subject: Subject) -> Iterator[Case]:
-    """Yield a small call at every law that there is, in each dtype in turn."""
-    for number, law in enumerate((*MAIN, *PLAIN, *HIGH_RATES, *VARY_Q, *VARY_P, *UNIT_MEAN)):
-        yield Case(DENSE, Settings.of(law), subject.dtypes[number % len(subject.dtypes)])
-
-
 def _identity(trial: Trial, label: str, case: Case) -> Iterator[Finding]:
     rng = rng_of(trial.subject, case, label)
     x, upstream = digits(rng, case), digits(rng, case)
@@ -101,7 +93,7 @@ def eval_identity(trial: Trial) -> Iterator[Finding]:
             limit = replace(settings, training=False, rate=settings.rate if rate is None else rate)
             for case in _tried(trial.subject, limit):
                 yield from _identity(trial, "eval-identity", case)
-    for case in _at_every_law(trial.subject):
+    for case in at_every_law(trial.subject):
         resting = replace(case, settings=replace(case.settings, training=False))
         yield from _identity(trial, "eval-identity", resting)
 
@@ -189,17 +181,20 @@ def _smaller_ones(one: OneLaw) -> Finding:
     "extreme-alpha",
     fault="NaN or inf, a rate off by 2% or more, a mean by 2% or more; at a tiny α, twice as many"
     " sizes below the largest, or none",
-    parts=3 * len(EXTREME),
+    parts=3 * len(laws.EXTREME),
 )
 def extreme_alpha(trial: Trial) -> Iterator[Finding]:
     """From α = 1e-3 to 1e6 the law holds; every number is finite."""
     yield from _finite_everywhere(trial)
-    for law in EXTREME:
+    for law in laws.EXTREME:
         one = OneLaw(trial, law, BATCH)
         yield one.drops()
+        if laws.is_alike(law):
+            yield one.alike()
+            continue
         yield one.mean()
-        if law.alpha > LARGE:
-            yield one.sizes(Faults(alpha=(0.2, 0.4, 1.0)))
+        if law.alpha > LARGE or law.vary == "q":
+            yield one.sizes(COARSE)
         else:
             yield _smaller_ones(one)
         yield one.in_range()

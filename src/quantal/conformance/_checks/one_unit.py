@@ -124,7 +124,10 @@ TINY = (
 TINY_SHARED = (
     Settings(1e-3, math.inf, p_broadcast_dims=(0,)),
     Settings(1e-3, 1.0, vary="q", p_broadcast_dims=(0,)),
+    Settings(1e-3, 1.0, p_broadcast_dims=(0,)),
+    Settings(1e-3, 1.0, broadcast_dims=(0,)),
 )
+SHARED_SHAPE = (2, 2**16)
 
 
 @statistical(
@@ -147,11 +150,12 @@ def tiny_rate(trial: Trial) -> Iterator[Finding]:
 
 
 def _shared_drops(trial: Trial, settings: Settings) -> Finding:
-    """Ask how often units are dropped that share a p which their masks do not go by."""
+    """Ask how often the first units of groups are dropped."""
     law, stated = settings.law, settings.rate / 2
     test = laws.drop_test(law, smallest(trial.subject.dtype))
     n = test.samples(stated, trial.significance)
-    c = trial.subject.pool(settings, -(-n // math.prod(BATCH)), BATCH).reshape(-1)[:n]
+    calls = -(-n // SHARED_SHAPE[1])
+    c = trial.subject.pool(settings, calls, SHARED_SHAPE)[:, 0].reshape(-1)[:n]
     dropped = int(np.count_nonzero(c == 0))
     return trial.judge(f"P(c = 0), {settings}", test, dropped, n, stated=stated)
 

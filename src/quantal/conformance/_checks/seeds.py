@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -11,10 +14,11 @@ from quantal.conformance._adapter import Settings
 from quantal.conformance._bounds import Coins, Largest, Overlapping, Proportion, largest
 from quantal.conformance._cases import SMALL
 from quantal.conformance._checks.places import Margin, by_place
+from quantal.conformance._coins import BIAS
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import CELL, DROPOUT, MAIN, VARY_Q
 from quantal.conformance._precision import coarseness
-from quantal.conformance._questions import OneLaw
+from quantal.conformance._questions import OneLaw, values_of
 from quantal.conformance._registry import Trial, exact, statistical
 from quantal.conformance._shapes import BATCH, FEW_UNITS
 from quantal.conformance._signals import (
@@ -25,6 +29,7 @@ from quantal.conformance._signals import (
     signals,
 )
 from quantal.conformance._subject import Floats
+from quantal.dilution import Dilution
 
 LAW = MAIN[0]
 SETTINGS = Settings.of(LAW)
@@ -53,22 +58,31 @@ FAR = (
 """How far apart two seeds may be for an implementation to mix them up."""
 
 
-def apart_test(trial: Trial, units: int, shifts: int, stated: float) -> Largest[Overlapping]:
+def apart_test(
+    trial: Trial, units: int, shifts: int, stated: float, law: Dilution = LAW
+) -> Largest[Overlapping]:
     """Return the test of units of two calls, so many shifts of which are looked at."""
-    made = two_signals(trial, np.ones((1, 1)))
+    made = two_signals(trial, np.ones((1, 1)), law)
     return pair_test(made, stated, len(made) ** 2 * shifts * (2 * (units // 2) + 1))
 
 
-def two_signals(trial: Trial, c: Floats) -> list[Signal]:
+def two_signals(
+    trial: Trial, c: Floats, law: Dilution = LAW, dtype: np.dtype[Any] | None = None
+) -> list[Signal]:
     """Return of what coefficients show whether they were dropped, and whether they are large."""
-    return signals(LAW, c, coarseness(trial.subject.dtype))[:2]
+    return signals(law, c, coarseness(trial.subject.dtype if dtype is None else dtype))[:2]
 
 
 def compare(
-    trial: Trial, what: str, c: Floats, steps: range, test: Largest[Overlapping], stated: float
+    trial: Trial,
+    what: str,
+    made: list[Signal],
+    steps: range,
+    test: Largest[Overlapping],
+    stated: float,
 ) -> Finding:
     """Ask whether units of calls so many steps apart are uncorrelated, at all distances."""
-    made, distances = two_signals(trial, c), c.shape[1] // 2
+    distances = made[0].values.shape[1] // 2
     found = []
     for apart in steps:
         one, index, seen, terms = least_likely(list(between_calls(made, distances, apart)), test)
@@ -92,8 +106,8 @@ def seeds_independent(trial: Trial) -> Iterator[Finding]:
     units, steps = math.prod(BATCH), range(1, 4)
     test = apart_test(trial, units, len(steps), COPIES)
     calls = calls_needed(trial, test, units, max(steps), COPIES)
-    c = OneLaw(trial, LAW, BATCH).calls(calls)
-    yield compare(trial, "far seeds", c, steps, test, COPIES)
+    made = two_signals(trial, OneLaw(trial, LAW, BATCH).calls(calls))
+    yield compare(trial, "far seeds", made, steps, test, COPIES)
 
 
 @statistical("neighbouring-seeds", fault="2% of units that are copies, at any distance", parts=1)
@@ -104,7 +118,8 @@ def neighbouring_seeds(trial: Trial) -> Iterator[Finding]:
     calls = calls_needed(trial, test, units, NEAR, COPIES)
     start = trial.subject.seeds("neighbouring-seeds", 1)[0] % (SEEDS - calls)
     drawn = [trial.subject.draw(SETTINGS, start + step, BATCH).reshape(-1) for step in range(calls)]
-    yield compare(trial, "seeds {} apart", np.stack(drawn), steps, test, COPIES)
+    made = two_signals(trial, np.stack(drawn))
+    yield compare(trial, "seeds {} apart", made, steps, test, COPIES)
 
 
 @statistical(
@@ -124,7 +139,8 @@ def seeds_apart(trial: Trial) -> Iterator[Finding]:
         drawn = [trial.subject.draw(SETTINGS, seed, SMALL).reshape(-1) for seed in both]
         # Each is compared with the one that comes as many later as there are pairs.
         step = range(pairs, pairs + 1)
-        yield compare(trial, f"seeds {distance} apart", np.stack(drawn), step, test, stated)
+        made = two_signals(trial, np.stack(drawn))
+        yield compare(trial, f"seeds {distance} apart", made, step, test, stated)
 
 
 IN_ONE_PLACE = 0.9  # a correlation of a unit's masks at two seeds, some seeds apart
@@ -160,6 +176,46 @@ def seeds_by_place(trial: Trial) -> Iterator[Finding]:
         apart, unit = divmod(index, units)
         about = f"masks of unit {unit} at seeds {apart + 1} apart, {what}"
         yield trial.judge(about, pairs, seen, samples, stated=IN_ONE_PLACE)
+
+
+FEW_BITS = (
+    *range(5), 10, 42, 100, 255, 256, 2**15, 2**16 - 1, 2**16, 2**24 - 1, 2**24, 2**30,
+    0x2AAAAAAA, 0x55555555, SEEDS - 1,
+)  # fmt: skip
+"""Seeds that people choose, and those that leave a generator with too little to start from."""
+
+CANCEL = 0.2
+
+
+@statistical(
+    "seed-bits",
+    fault="at a seed of few bits a rate off by 20%, an α by a half; of four seeds that cancel"
+    " a draw that 20% follows from the others",
+    parts=2 * len(FEW_BITS) + 2,
+)
+def seed_bits(trial: Trial) -> Iterator[Finding]:
+    """Seeds of few bits, as 0, draw like any other, and none draws what others add up to."""
+    for seed in FEW_BITS:
+        c = trial.subject.draw(SETTINGS, seed, SMALL).reshape(-1)
+        yield from values_of(trial, f"seed {seed}", LAW, c)
+    # A shift register is linear in its seed: where bits cancel, so do those of the draws.
+    test = Coins(BIAS)
+    sets = -(-test.samples(CANCEL, trial.significance) // math.prod(WIDE))
+    for what, fourth in (("exclusive ors", operator.xor), ("sums", operator.add)):
+        drawn = trial.subject.seeds(f"seed-bits {what}", 3 * sets)
+        means = []
+        for first, one, two in np.reshape(drawn, (sets, 3)) // 4:
+            corners = (
+                first,
+                fourth(first, one),
+                fourth(first, two),
+                fourth(fourth(first, one), two),
+            )
+            masks = [trial.subject.draw(SETTINGS, int(seed), WIDE) == 0 for seed in corners]
+            means.append(np.mean(np.where(functools.reduce(operator.xor, masks), -1.0, 1.0)))
+        about = f"masks of four seeds, {what} of each other"
+        count = sets * math.prod(WIDE)
+        yield trial.judge(about, test, float(np.mean(means)), count, stated=CANCEL)
 
 
 def relatives(seed: int) -> Iterator[int]:

@@ -24,12 +24,14 @@ from quantal.conformance._checks.granularity import (
     varies,
 )
 from quantal.conformance._checks.independence import at_all_distances
+from quantal.conformance._checks.places import by_place
+from quantal.conformance._checks.together import EIGHTH, eighths
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import CELL, INF, MAIN
 from quantal.conformance._precision import coarseness
 from quantal.conformance._questions import values_of
 from quantal.conformance._registry import Trial, exact, statistical
-from quantal.conformance._signals import signals
+from quantal.conformance._signals import pair_test, signals, within_calls
 from quantal.conformance._subject import Floats, Shape
 from quantal.dilution import Dilution
 
@@ -44,7 +46,8 @@ SHARED: tuple[tuple[Shape, Axes, Axes], ...] = (
     *((SMALL, (), axes) for axes in (
         (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2), (-1,), (-1, 0), (2, -3),
     )),
-    ((18, 1, 20), (), (2,)), ((1, 18, 20), (), (1,)), ((1, 1, 18, 20), (3,), (2,)),
+    ((18, 1, 20), (), (2,)), ((1, 18, 20), (), (1,)), ((1, 300), (), (0,)),
+    ((18, 1, 20), (), (1,)), ((1, 1, 18, 20), (3,), (2,)),
     *((SMALL, whole, axes) for whole, axes in (
         ((2,), (0,)), ((0,), (1, 2)), ((1, 2), (0,)), ((1,), (1,)), ((0, 1), (1, 2)),
     )),
@@ -65,13 +68,20 @@ BOTH_KINDS: tuple[tuple[Dilution, Shape, Axes, Axes], ...] = (
     (Dilution(0.3, 2.0, unit_mean=True), (2053, 3, 2), (-1,), (1,)),
     (VARY_P, (3, 2, 2053), (1,), (-3,)),
 )
+ALONE: tuple[tuple[Dilution, Shape, Axes, Axes], ...] = (
+    (LAW, (1, 4099), (), (0,)),
+    (VARY_Q, (60, 1, 70), (), (1,)),
+)
+"""A batch of one: each p is that of one unit."""
+
 GROUPED_QUICK = (GROUPED[2],)
 LAWS = (
     LAW, VARY_Q, VARY_P, Dilution(0.3, 2.0, unit_mean=True), Dilution(0.8, 5.0),
     Dilution(0.2, 0.5), Dilution(0.6, 10.0, vary="p"), Dilution(0.4, 3.0, vary="q"),
     Dilution(0.3, INF), Dilution(0.5, 2.0, vary="q", unit_mean=True),
     Dilution(0.3, 1.0, vary="p", unit_mean=True), LARGE_ALPHA, Dilution(0.4, 0.06),
-    Dilution(0.5, 60.0),
+    Dilution(0.5, 60.0), Dilution(0.4, 1e-3), Dilution(0.6, 1e4), Dilution(0.5, 0.06, vary="p"),
+    Dilution(0.3, 0.1, vary="q"),
 )  # fmt: skip
 
 
@@ -145,7 +155,7 @@ def _cases(quick: bool) -> list[tuple[Dilution, Shape, Axes, Axes]]:
     single: list[tuple[Dilution, Shape, Axes, Axes]] = [
         (law, shape, (), axes) for law, (shape, axes) in turns
     ]
-    return single if quick else [*single, *BOTH_KINDS]
+    return single if quick else [*single, *BOTH_KINDS, *ALONE]
 
 
 def _draws(trial: Trial, settings: Settings, shape: Shape, needed: int) -> Floats:
@@ -159,38 +169,99 @@ BOTH = 0.02
 BOTH_AT_LARGE_ALPHA = 0.008  # where p varies so little that masks are almost independent
 GIVEN = 0.03
 TOGETHER = 0.15
+BETWEEN_GROUPS = 0.05
+LARGE_GROUPS, IN_THE_MIDDLE = (300, 40), 0.85
+CLEAR = (0.1, 0.9)
+"""A p that is not too close to 0 or 1 to standardise by."""
 
 
 @statistical(
     "p-granularity-masks",
-    fault="P(both kept) off by 0.02, P(kept given p) by 0.03, a correlation of 15% given p",
-    parts=lambda quick: len(_cases(quick)) + 3,
+    fault="P(one kept, one not) off by 0.02, P(kept given p) by 0.03, a correlation of 15% given p,"
+    " of 5% between groups; as many in each group",
+    parts=lambda quick: len(_cases(quick)) + (3 if quick else 5),
 )
 def p_granularity_masks(trial: Trial) -> Iterator[Finding]:
     """Masks of a group are independent given p, and are kept with that p."""
     for law, shape, whole, axes in _cases(trial.quick):
         units = math.prod(shape) // own_size(shape, axes)
-        expected = law.retain**2 if law.vary == "q" else mean_square(law)
-        stated = BOTH_AT_LARGE_ALPHA if law is LARGE_ALPHA else BOTH
-        test = Largest(Proportion(expected, slack=2 * CELL), units - 1)
-        needed = test.samples(stated, trial.significance)
+        if units == 1:
+            continue
+        # At small α most groups are kept as a whole or not at all: that twice as many are divided
+        # shows.
+        wanted = BOTH_AT_LARGE_ALPHA if law is LARGE_ALPHA else BOTH
+        stated = min(wanted, _divided(law))
+        needed = _divided_test(law, units).samples(stated, trial.significance)
         settings = Settings.of(law, broadcast_dims=whole, p_broadcast_dims=axes)
         drawn = _draws(trial, settings, shape, needed)
-        kept = Groups.of(drawn, drawn.shape[1:], axes).c > 0
-        both = np.count_nonzero(kept[1:] & kept[:1], axis=(1, 2))
-        total = kept[0].size
-        unit = int(np.argmin(test.test.p_values(both, total)))
-        what = f"units 0 and {unit + 1} of a group both kept, {settings}"
-        yield trial.judge(what, test, int(both[unit]), total, stated=stated)
+        groups = Groups.of(drawn, drawn.shape[1:], axes)
+        yield divided_groups(trial, f"{settings}", law, groups, stated)
     yield from _given_p(trial)
+    if not trial.quick:
+        yield _numbers_given_p(trial)
+        yield _between_groups(trial)
+
+
+def _numbers_given_p(trial: Trial) -> Finding:
+    """Ask whether the number that a large group drops is any that its p allows."""
+    settings, (size, groups) = Settings.of(LAW, p_broadcast_dims=(0,)), LARGE_GROUPS
+    # With p read off the size, and not too close to 0 or 1: eight groups in ten.
+    slack = 2 * 2.0**-14 * math.sqrt(size / (CLEAR[0] * CLEAR[1]))
+    test = Largest(Proportion(EIGHTH, slack=slack), 2)
+    needed = 1.4 * test.samples(IN_THE_MIDDLE, trial.significance)
+    c = draws(trial, settings, LARGE_GROUPS, groups, int(needed))
+    p = np.max(c, axis=1).astype(np.float64).reshape(-1) * LAW.retain**2
+    dropped = np.count_nonzero(c == 0, axis=1).reshape(-1)
+    clear = (p > CLEAR[0]) & (p < CLEAR[1])
+    rng = trial.subject.rng("numbers given p")
+    found = eighths(dropped[clear], size, 1 - p[clear], rng, f"group of {size}, given p")
+    return by_place(trial, f"{settings}", test, [found], IN_THE_MIDDLE)
+
+
+def _between_groups(trial: Trial) -> Finding:
+    """Ask whether masks of different groups are independent, whichever unit of a group it is."""
+    settings, shape = Settings.of(LAW, p_broadcast_dims=(0,)), GROUPED[0][0]
+    units, groups = shape
+    mask = signals(LAW, np.ones(1), 0.0)[:1]
+    distances = np.arange(1, math.prod(shape) // 2 + 1)
+    other = distances % groups != 0  # and not another unit of the same one
+    # Products that have the same unit of a group first share no group but in a row, or a ring.
+    test = pair_test(mask, BETWEEN_GROUPS, int(np.count_nonzero(other)), sets=3 * units)
+    calls = -(-test.samples(BETWEEN_GROUPS, trial.significance) // (math.prod(shape) // 2))
+    drawn = draws(trial, settings, shape, groups, calls * groups)
+    made = signals(LAW, drawn.reshape(len(drawn), -1), 0.0)[:1]
+    (lagged,) = within_calls(made, len(distances))
+    index, seen, count = largest(test.test, lagged.means[other], lagged.terms[other])
+    what = f"masks of different groups, {distances[other][index]} units apart, {settings}"
+    return trial.judge(what, test, seen, count, stated=BETWEEN_GROUPS)
+
+
+def divided_groups(
+    trial: Trial, where: str, law: Dilution, groups: Groups, stated: float
+) -> Finding:
+    """Ask how many groups keep their first unit and drop another: p decides both."""
+    kept = groups.c > 0
+    test, total = _divided_test(law, len(kept)), kept[0].size
+    divided = np.count_nonzero(~kept[1:] & kept[:1], axis=(1, 2))
+    unit = int(np.argmin(test.test.p_values(divided, total)))
+    what = f"unit 0 of a group kept, unit {unit + 1} not, {where}"
+    return trial.judge(what, test, int(divided[unit]), total, stated=stated)
+
+
+def _divided_test(law: Dilution, units: int) -> Largest[Proportion]:
+    return Largest(Proportion(_divided(law), slack=2 * CELL), units - 1)
+
+
+def _divided(law: Dilution) -> float:
+    """Return the probability that of two units of a group the first is kept, the second not."""
+    return law.retain - (law.retain**2 if law.vary == "q" else mean_square(law))
 
 
 def _given_p(trial: Trial) -> Iterator[Finding]:
     """Ask whether masks go by the p that the first unit of their group shows, if it is kept."""
     shape, axes = (GROUPED_QUICK if trial.quick else GROUPED)[0]
     given = Mean(0.0, 0.25, -1.0, 1.0, slack=2.0**-14)  # m − p, with p read off the size
-    clear = (0.1, 0.9)  # a p that is not too close to 0 or 1 to standardise by
-    residual = 1 / math.sqrt(clear[0] * clear[1])
+    residual = 1 / math.sqrt(CLEAR[0] * CLEAR[1])
     pair = Mean(0.0, 1.0, -(residual**2), residual**2, slack=1e-3, fault_var=2.0)
     groups = own_size(shape, axes)
     units = math.prod(shape) // groups - 1
@@ -211,7 +282,7 @@ def _given_p(trial: Trial) -> Iterator[Finding]:
         chosen = off[:, some]
         mean = float(np.mean(chosen)) if chosen.size else math.nan
         yield trial.judge(f"P(kept) − p where {what}", given, mean, chosen.size, stated=GIVEN)
-    some = (p > clear[0]) & (p < clear[1])
+    some = (p > CLEAR[0]) & (p < CLEAR[1])
     standard = off[:, some] / np.sqrt(p[some] * (1 - p[some]))
     means = [float(np.mean(standard[:-lag] * standard[lag:])) for lag in range(1, units)]
     terms = [standard[lag:].size for lag in range(1, units)]

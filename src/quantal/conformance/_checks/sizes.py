@@ -7,12 +7,14 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quantal.conformance._adapter import Settings
-from quantal.conformance._bounds import Largest, Proportion
+from quantal.conformance._bounds import Coins, Largest, Proportion, largest
 from quantal.conformance._checks.copies import seen_before
 from quantal.conformance._checks.independence import at_all_distances
 from quantal.conformance._checks.places import Margin, by_place
+from quantal.conformance._coins import BIAS
 from quantal.conformance._finding import Finding
 from quantal.conformance._laws import CELL, DROPOUT, MAIN, UNIT_MEAN, VARY_Q
 from quantal.conformance._precision import coarseness, is_half
@@ -27,6 +29,9 @@ ALWAYS = 0.49  # how far the share of a unit that is always or never dropped is 
 PAIRS = (0.2, 0.5, 0.9)  # the more units, the fewer calls it takes to see a correlation
 SMALL = 64  # units of a call that can be made more often
 COPIED_ENDS = 0.1
+COPIED_MASK = 0.9
+"""A correlation of the masks of two units."""
+
 
 # Around the powers of two at which implementations change their ways.
 SIZES: tuple[Shape, ...] = (
@@ -53,7 +58,7 @@ def _shapes(quick: bool) -> tuple[Shape, ...]:
     "call-sizes",
     fault="in calls of one size, a unit always or never dropped, or never large, or copies; up to"
     " 64 units, a rate off by half of it; another law",
-    parts=lambda quick: 4 * len(_shapes(quick)) + (0 if quick else 2 * len(TOGETHER) * len(OTHERS)),
+    parts=lambda quick: 5 * len(_shapes(quick)) + (0 if quick else 2 * len(TOGETHER) * len(OTHERS)),
 )
 def call_sizes(trial: Trial) -> Iterator[Finding]:
     """Calls of every size and number of axes drop units as they should, the first and the last."""
@@ -71,6 +76,8 @@ def call_sizes(trial: Trial) -> Iterator[Finding]:
         if units <= SMALL:
             stated = LAW.rate / 2
             calls = max(calls, dropped.samples(stated, trial.significance))
+        if units > 1:
+            calls = max(calls, copies_test(ends).samples(COPIED_MASK, trial.significance))
         copied, few = _pairs(trial, units, calls)
         c, all_units = _draws(trial, shape, max(calls, few), few)
         where, kept = f"unit of {shape}", c != 0
@@ -87,6 +94,7 @@ def call_sizes(trial: Trial) -> Iterator[Finding]:
         if units > 1:
             made = signals(LAW, all_units, coarse)
             yield at_all_distances(trial, f"units of {shape}", made, distances, copied)
+            yield copied_masks(trial, f"{shape}", c == 0)
             if not is_half(trial.subject.dtype):
                 what = f"kept c seen before, first and last units of {shape}"
                 yield seen_before(trial, what, LAW, list(c[:calls]), COPIED_ENDS)
@@ -114,14 +122,34 @@ def _pairs(trial: Trial, units: int, calls: int) -> tuple[float, int]:
     return copied, few
 
 
+def only_ends(c: Floats) -> Floats:
+    """Return the first and the last units of calls, (calls, units)."""
+    return c if c.shape[1] <= 2 * ENDS else np.concatenate([c[:, :ENDS], c[:, -ENDS:]], axis=1)
+
+
+def copies_test(units: int) -> Largest[Coins]:
+    """Return the test of whether one of so many units has the mask of another in each call."""
+    return Largest(Coins(BIAS), units * (units - 1) // 2)
+
+
+def copied_masks(trial: Trial, what: str, dropped: NDArray[np.bool_]) -> Finding:
+    """Ask whether no two units, of calls (calls, units), are always dropped together, or never."""
+    calls, units = dropped.shape
+    signs, test = np.where(dropped, 1.0, -1.0), copies_test(units)
+    one, other = np.triu_indices(units, 1)
+    index, seen, _ = largest(test.test, (signs.T @ signs / calls)[one, other], calls)
+    where = f"masks of the end units {one[index]} and {other[index]} of {what}"
+    return trial.judge(where, test, seen, calls, stated=COPIED_MASK)
+
+
 def _draws(trial: Trial, shape: Shape, calls: int, few: int) -> tuple[Floats, Floats]:
     """Return the first and last units of calls, and all units of a few of them."""
-    settings, units = Settings.of(LAW), math.prod(shape)
+    settings = Settings.of(LAW)
     ends: list[Floats] = []
     whole: list[Floats] = []
     for seed in trial.subject.seeds(f"call-sizes {shape}", calls):
         c = trial.subject.draw(settings, seed, shape).reshape(-1)
-        ends.append(c if units <= 2 * ENDS else np.r_[c[:ENDS], c[-ENDS:]])
+        ends.append(only_ends(c[None])[0])
         if len(whole) < few:
             whole.append(c)
     return np.stack(ends), np.stack(whole)

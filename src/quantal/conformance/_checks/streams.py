@@ -10,13 +10,26 @@ from contextlib import contextmanager
 import numpy as np
 
 from quantal.conformance._adapter import Settings, SupportsGlobalState
-from quantal.conformance._cases import DENSE, INF, PAIR, SMALL, Case, cases, seed_of
-from quantal.conformance._checks.gradient import ENOUGH, differences
+from quantal.conformance._cases import (
+    DENSE,
+    INF,
+    PAIR,
+    SMALL,
+    Case,
+    cases,
+    chance,
+    powers,
+    seed_of,
+)
+from quantal.conformance._checks.gradient import differences, ratio
 from quantal.conformance._finding import Finding
 from quantal.conformance._precision import is_half, wide
 from quantal.conformance._registry import Trial, exact
 
 LAST = 2**31 - 1
+FAR_OFF = 0.1
+"""How far the share of dropped units is from the rate by chance in no run: 2⁻¹⁶⁰ for SMALL."""
+
 DRAWS = (
     Settings(0.5, 1.0),
     Settings(0.3, INF),
@@ -61,7 +74,7 @@ def determinism(trial: Trial) -> Iterator[Finding]:
             differ = differences(case, wide(output), wide(draw))
             detail = f"apply and grad gave different draws for one seed: {differ} units"
             yield trial.require(f"same seed, with gradient, {case}", differ == 0, detail)
-        if case.groups >= ENOUGH:
+        if case.varies:
             other = subject.apply(ones, case.settings, seed ^ 1)
             differs = not np.array_equal(draw, other)
             yield trial.require(f"other seed, {case}", differs, "two seeds gave one draw")
@@ -93,8 +106,10 @@ def settings_matter(trial: Trial) -> Iterator[Finding]:
             "rate=0.45, unit_mean": Settings(0.45, 1.0, unit_mean=True, p_broadcast_dims=shared),
         }
         if not is_half(subject.dtype):  # a cache must not take one for the other
-            tried["rate=0.501"] = Settings(0.501, 1.0, p_broadcast_dims=shared)
-            tried["alpha=1.01"] = Settings(0.5, 1.01, p_broadcast_dims=shared)
+            for rate in (0.501, 0.50001):
+                tried[f"{rate=}"] = Settings(rate, 1.0, p_broadcast_dims=shared)
+            for alpha in (1.01, 1.0001):
+                tried[f"{alpha=}"] = Settings(0.5, alpha, p_broadcast_dims=shared)
         (seed,) = subject.seeds("settings-matter", 1)
         ones = np.ones(SMALL, subject.dtype)
         seen: dict[bytes, str] = {}
@@ -103,6 +118,19 @@ def settings_matter(trial: Trial) -> Iterator[Finding]:
             other = seen.setdefault(drawn.tobytes(), name)
             detail = f"{name} gave the same coefficients as {other}"
             yield trial.require(f"{name}, p_broadcast_dims={shared}", other == name, detail)
+    yield from _rates_of_one_seed(trial)
+
+
+def _rates_of_one_seed(trial: Trial) -> Iterator[Finding]:
+    """Ask whether a rate drops its share where another has been drawn from the same seed."""
+    (seed,) = trial.subject.seeds("settings-matter", 1, start=1)
+    for alpha in (1.0, INF):
+        for rate in (0.1, 0.9, 0.5, 0.2):
+            c = trial.subject.draw(Settings(rate, alpha), seed, SMALL)
+            dropped = float(np.mean(c == 0))
+            what = f"rate={rate!r}, alpha={alpha!r}, after others"
+            detail = f"a share of {dropped:.2g} of the units was dropped"
+            yield trial.require(what, abs(dropped - rate) < FAR_OFF, detail, c.size)
 
 
 @exact("layer-determinism", needs="calls")
@@ -122,6 +150,23 @@ def layer_determinism(trial: Trial) -> Iterator[Finding]:
         other = np.stack(subject.calls(ones, settings, seed ^ 1, 8))
         mixed = {call.tobytes() for call in first} & {call.tobytes() for call in other}
         yield trial.require(f"other seed, {settings}", not mixed, "two seeds gave one call")
+    for case in cases(subject):
+        yield from _calls_of_any(trial, case)
+
+
+def _calls_of_any(trial: Trial, case: Case) -> Iterator[Finding]:
+    """Ask whether a layer's calls differ in any shape, and are x times the same, whatever x."""
+    rng, seed = chance(trial.subject, case, "layer-determinism")
+    x, ones = powers(rng, case), np.ones(case.shape, case.dtype)
+    outputs, c = (
+        wide(np.stack(trial.subject.calls(one, case.settings, seed, 2))) for one in (x, ones)
+    )
+    differ = differences(case, ratio(outputs, x), c)
+    detail = f"{differ} of {c.size} outputs are not those for 1, times ±2ᵏ"
+    yield trial.require(f"whatever x, in a series, {case}", differ == 0, detail, c.size)
+    if case.varies:
+        same = np.array_equal(c[0], c[1])
+        yield trial.require(f"other calls, {case}", not same, "two calls gave one draw", c.size)
 
 
 @exact("global-state")

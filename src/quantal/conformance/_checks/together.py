@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from quantal.conformance._bounds import (
     largest,
 )
 from quantal.conformance._cases import SMALL
+from quantal.conformance._checks.granularity import first
 from quantal.conformance._checks.places import Margin, by_place
 from quantal.conformance._coins import (
     BIAS,
@@ -49,6 +51,10 @@ LAWS = (
     LAW, Dilution(0.3, 2.0), Dilution(0.1, 0.5, vary="q"), Dilution(0.6, 10.0), Dilution(0.7, 1.0),
 )  # fmt: skip
 DEPENDENCE = 0.08
+OTHER_DTYPES = 3  # at most
+AT_ONE_HALF = (DROPOUT[2], VARY_P[2], VARY_Q[4])
+"""Other laws at which a mask is a fair coin."""
+
 STREAM = 2**16  # units, of which three or four are looked at
 DEPENDENCE_AT_ALL_GAPS = 0.15
 SHORT_STREAM = 2**15
@@ -78,11 +84,12 @@ def _laws(trial: Trial) -> tuple[Dilution, ...]:
 
 
 def _coins(
-    trial: Trial, law: Dilution, calls: int
+    trial: Trial, law: Dilution, calls: int, dtype: np.dtype[Any] | None = None
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return both coins of each unit, (calls, *BATCH)."""
-    c = OneLaw(trial, law, BATCH).calls(calls).reshape(-1, *BATCH)
-    rounding = tolerance(trial.subject.dtype)
+    one = OneLaw(trial, law, BATCH, dtype)
+    c = one.calls(calls).reshape(-1, *BATCH)
+    rounding = tolerance(one.exactness)
     return coins(uniform(law, c, trial.subject.rng(f"coins {law}"), rounding))
 
 
@@ -90,7 +97,7 @@ def _coins(
     "triples-independent",
     fault="a dependence of 8% among three units, or among two pairs of them; 15% at other gaps;"
     " 4% among three masks",
-    parts=len(LAWS) + 3 + len(MASKS),
+    parts=len(LAWS) + 3 + len(AT_ONE_HALF) + OTHER_DTYPES + len(MASKS),
 )
 def triples_independent(trial: Trial) -> Iterator[Finding]:
     """Three units are independent, and four in two pairs, even where any two of them are."""
@@ -111,16 +118,23 @@ def triples_independent(trial: Trial) -> Iterator[Finding]:
     # an exclusive or, and whether it is inside or outside a sum, where most units are kept.
     distances = SHORT_STREAM // 4
     near = GAPS_QUICK if trial.quick else GAPS
-    worst_of = Largest(test, len(near) * 2 * distances)
-    for law, kind in ((LAW, 0), (MOSTLY_KEPT, 1)):
-        one = _coins(trial, law, 1)[kind].reshape(-1)[:SHORT_STREAM]
+    tries: list[tuple[Dilution, int, range, np.dtype[Any] | None]] = [
+        (law, kind, near, None) for law, kind in ((LAW, 0), (MOSTLY_KEPT, 1))
+    ]
+    tries += [(law, 0, GAPS_QUICK, None) for law in AT_ONE_HALF]
+    # In other dtypes a coin of the mask alone, whatever rounding has made of the sizes.
+    tries += [(LAW, 0, GAPS_QUICK, dtype) for dtype in trial.subject.dtypes[1:]]
+    for law, kind, gaps_of_two, dtype in tries:
+        one = _coins(trial, law, 1, dtype)[kind].reshape(-1)[:SHORT_STREAM]
         found = [
             (*largest(test, means, terms)[1:], f"three units, two of them {gap} apart")
-            for gap in near
+            for gap in gaps_of_two
             for _, means, terms in products((one,), gap, distances, pairs=False)
         ]
         seen, count, what = _least_likely(test, found)
-        yield trial.judge(f"{what}, {law}", worst_of, seen, count, stated=DEPENDENCE_AT_ALL_GAPS)
+        worst_of = Largest(test, len(gaps_of_two) * 2 * distances)
+        where = f"{what}, {law}" + (f", {dtype.name}" if dtype else "")
+        yield trial.judge(where, worst_of, seen, count, stated=DEPENDENCE_AT_ALL_GAPS)
     for law in MASKS:
         yield _three_masks(trial, law)
 
@@ -195,8 +209,9 @@ GROUPS = {"row": 64, "sample": 4096, "stretch of 16": 16, "stretch of 1000": 100
 
 @statistical(
     "counts-vary",
-    fault="counts that vary twice or half as much as they should; by axis or call, not at all",
-    parts=lambda quick: 2 * len(GROUPS) + 1 + len(_counted(quick)),
+    fault="counts that vary twice or half as much as they should; by axis, call, shared axes or"
+    " series, not at all",
+    parts=lambda quick: 2 * len(GROUPS) + 1 + (4 if quick else len(COUNTED) + 9),
 )
 def counts_vary(trial: Trial) -> Iterator[Finding]:
     """The number of dropped units is as variable as that of independent ones."""
@@ -217,46 +232,87 @@ def counts_vary(trial: Trial) -> Iterator[Finding]:
     calls = _ranks_test(units).samples(0.3, trial.significance)
     small = trial.subject.pool(Settings.of(LAW), calls, FEW_UNITS)
     yield _judge(trial, "dropped of a call", small.reshape(-1) == 0, units, rng, 0.3)
-    for law, shape in _counted(trial.quick):
-        yield _along_axes(trial, law, shape)
+    for settings, shape in COUNTED_QUICK if trial.quick else _counted():
+        yield _along_axes(trial, settings, shape)
+    if not trial.quick:
+        yield _along_axes(trial, ALL_OR_NOTHING, GROUPS_OF_FOUR, VARY_HALF_AS_MUCH)
+    if not trial.quick and not trial.subject.lacks("calls"):
+        yield _in_a_series(trial)
 
 
 EIGHTH = 1 / 8
 ALWAYS = 0.85  # what is in that eighth always has a share of 1 instead
+SERIES = 520
 
 
-def _counted(quick: bool) -> tuple[tuple[Dilution, Shape], ...]:
-    """Return laws, and the shapes in which their counts are looked at by axis."""
-    if quick:
-        return tuple((law, BATCH) for law in COUNTED[:4])
-    others = tuple((law, shape_for(number, quick)) for number, law in enumerate(COUNTED))
-    return (*others, (LAW, (256, 300)), (LAW, SMALL), (COUNTED[1], (2000, 7)))
+def _counted() -> Iterator[tuple[Settings, Shape]]:
+    """Yield settings, and the shapes in which their counts are looked at by axis."""
+    for number, law in enumerate(COUNTED):
+        yield Settings.of(law), shape_for(number, quick=False)
+    for law, shape in ((LAW, (256, 300)), (LAW, SMALL), (COUNTED[1], (2000, 7))):
+        yield Settings.of(law), shape
+    for kind in ("broadcast_dims", "p_broadcast_dims"):
+        for law, shape, axes in ((LAW, (3, 40, 50), (0,)), (COUNTED[2], (30, 20, 2), (2,))):
+            yield Settings.of(law, **{kind: axes}), shape
 
 
-def _along_axes(trial: Trial, law: Dilution, shape: Shape) -> Finding:
+COUNTED_QUICK = tuple((Settings.of(law), BATCH) for law in COUNTED[:4])
+
+ALL_OR_NOTHING = Settings(0.4, 0.06, p_broadcast_dims=(0,))
+"""Where masks are all but given by p: how many are dropped shows how p is drawn."""
+
+GROUPS_OF_FOUR, VARY_HALF_AS_MUCH = (4, 300), 0.2
+
+
+def _along_axes(trial: Trial, settings: Settings, shape: Shape, stated: float = ALWAYS) -> Finding:
     """Ask whether the number dropped along each axis, and in each call, is any as it should be.
 
-    As a uniform number it is in the middle eighth, and in the outer one, as often as elsewhere. A
-    number that is the same every time is always in the middle, and shows in a few calls.
+    Of units that share something the first one counts.
     """
-    units = math.prod(shape)
-    sizes = {f"index on axis {axis}": size for axis, size in enumerate(shape) if size > 15}
-    sizes["call"] = units
-    each = Proportion(EIGHTH, slack=2 * max(rank_slack(size, law.rate) for size in sizes.values()))
-    test = Largest(each, 2 * len(sizes))
-    calls = test.samples(ALWAYS, trial.significance)
-    dropped = OneLaw(trial, law, shape).calls(calls).reshape(calls, *shape) == 0
-    rng = trial.subject.rng(f"counts {law} {shape}")
-    found = []
-    for name, size in sizes.items():
-        axis = None if name == "call" else int(name.rpartition(" ")[2]) + 1
-        summed = tuple(range(1, dropped.ndim)) if axis is None else axis
-        counts = np.sum(dropped, axis=summed).reshape(-1)
-        off = np.abs(count_ranks(counts, size, law.rate, rng) - 0.5)
-        hits = [np.count_nonzero(off < EIGHTH / 2), np.count_nonzero(off > 0.5 - EIGHTH / 2)]
-        about = f"number dropped by {name} of {shape}, in its middle and outer eighths"
-        found.append(Margin(about, np.array(hits), np.full(2, counts.size)))
-    return by_place(trial, f"{law}", test, found, ALWAYS)
+    shared = (*settings.broadcast_dims, *settings.p_broadcast_dims)
+    own = tuple(1 if axis in shared else size for axis, size in enumerate(shape))
+    sizes = {axis: size for axis, size in enumerate(own) if size > 15}
+    test = _eighths_test(settings.rate, [*sizes.values(), math.prod(own)])
+    calls = test.samples(stated, trial.significance)
+    dropped = first(trial.subject.pool(settings, calls, shape), [axis + 1 for axis in shared]) == 0
+    rng = trial.subject.rng(f"counts {settings} {shape}")
+    found = [
+        eighths(np.sum(dropped, axis=axis + 1), size, settings.rate, rng, f"index on axis {axis}")
+        for axis, size in sizes.items()
+    ]
+    of_calls = np.sum(dropped.reshape(calls, -1), axis=1)
+    found.append(eighths(of_calls, math.prod(own), settings.rate, rng, "call"))
+    return by_place(trial, f"{settings}, {shape}", test, found, stated)
+
+
+def _in_a_series(trial: Trial) -> Finding:
+    """Ask the same of each unit over a layer's calls."""
+    (seed,) = trial.subject.seeds("counts of a series", 1)
+    c = trial.subject.layer(Settings.of(LAW), seed, FEW_UNITS, SERIES)
+    test = _eighths_test(LAW.rate, [SERIES])
+    dropped = np.sum(c == 0, axis=0)
+    rng = trial.subject.rng("counts of a series")
+    found = [eighths(dropped, SERIES, LAW.rate, rng, f"unit over {SERIES} calls")]
+    return by_place(trial, f"{LAW}", test, found, ALWAYS)
+
+
+def _eighths_test(share: float, sizes: Sequence[int]) -> Largest[Proportion]:
+    """Return the test of how many counts, as uniform numbers, are in the two eighths."""
+    slack = 2 * max(rank_slack(size, share) for size in sizes)
+    return Largest(Proportion(EIGHTH, slack=slack), 2 * len(sizes))
+
+
+def eighths(
+    counts: NDArray[np.int64], size: int, share: Any, rng: np.random.Generator, what: str
+) -> Margin:
+    """Return how many counts are in the middle eighth, as uniform numbers, and in the outer one.
+
+    A number that is the same every time is always in the middle, and shows in a few calls.
+    """
+    off = np.abs(count_ranks(counts.reshape(-1), size, share, rng) - 0.5)
+    hits = [np.count_nonzero(off < EIGHTH / 2), np.count_nonzero(off > 0.5 - EIGHTH / 2)]
+    about = f"number dropped by {what}, in its middle and outer eighths"
+    return Margin(about, np.array(hits), np.full(2, off.size))
 
 
 def _ranks_test(size: int) -> Kolmogorov:

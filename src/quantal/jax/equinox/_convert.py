@@ -112,7 +112,7 @@ def sites(model: Any, *, example: Example = None) -> Sites:
 
 
 def _find_all_sites(model: Any, example: Example) -> list[Place]:
-    """Return the places that are found by looking and, with an example, by running."""
+    """Return the places that are found in the model and, with an example, in a run."""
     known = find_sites(model)
     if example is None:
         return known

@@ -25,7 +25,7 @@ _DEFAULT = 0.5  # of eqx.nn.Dropout
 
 @jax.tree_util.register_pytree_node_class
 class StaticNumber(float):
-    """A float that is no leaf of a model, but belongs to its structure."""
+    """A float that is not a leaf of a model, but part of its structure."""
 
     def tree_flatten(self) -> tuple[tuple[()], StaticNumber]:
         """Return no leaf, and itself."""
@@ -154,7 +154,7 @@ class QSD(eqx.nn.Dropout):
 
 
 def _hashable(axes: Axes) -> Axes:
-    """Return axes as a static field can hold them, since Equinox compares these."""
+    """Return axes as something hashable, since Equinox compares static fields."""
     array = isinstance(axes, jax.Array | np.ndarray) and hasattr(axes, "tolist")  # not so a key
     listed: Any = axes.tolist() if array else axes  # type: ignore[union-attr]
     return tuple(listed) if isinstance(listed, list) else listed

@@ -1,4 +1,4 @@
-"""Monte-Carlo predictions of an Equinox model: masks are drawn, all else is as in inference."""
+"""Monte-Carlo predictions of an Equinox model: masks on, everything else as in inference."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def revert(model: Model) -> Model:
     True
     """
     check_model(model)
-    return change_functions(lambda run: getattr(run, "_before_qsd", run), model)
+    return change_functions(lambda run: getattr(run, "before_qsd", run), model)
 
 
 def sites(model: Any, *, example: Example = None) -> Sites:
@@ -114,7 +114,7 @@ def sites(model: Any, *, example: Example = None) -> Sites:
 
 
 def _find_all_sites(model: Any, example: Example) -> list[Place]:
-    """Return the places that come by in a trace of an example."""
+    """Return the places that a trace of an example passes through."""
     run, arrays = runner(example, _init)
     found: dict[str, Place] = {}
 
@@ -125,7 +125,7 @@ def _find_all_sites(model: Any, example: Example) -> list[Place]:
     watched = change_functions(lambda run: _running(run, None, note), model)
     jax.eval_shape(functools.partial(run, watched), arrays)
     known = list(found.values())
-    # A conversion of all that is left: inner ones take precedence.
+    # Converts all that is left, since inner conversions take precedence.
     swapped = _with_qsd(model, Selection(1.0))
     return known + unknown_places(functools.partial(run, swapped), (arrays,), known)
 
@@ -150,7 +150,7 @@ def _running(run: Any, selection: Selection | None, note: Any = None) -> Any:
             note(rerouting)
         return result
 
-    rerouting_run._before_qsd = run  # type: ignore[attr-defined]
+    rerouting_run.before_qsd = run  # type: ignore[attr-defined]
     return rerouting_run
 
 
@@ -160,6 +160,6 @@ def change_functions(change: Any, model: Any) -> Any:
 
 
 def check_model(model: Any) -> None:
-    """Raise where something is no transformed function."""
+    """Raise if this is not a transformed function."""
     if not isinstance(model, _TRANSFORMED):
         raise wrong_type("model", "what hk.transform or its kin return", model)

@@ -9,19 +9,13 @@ from contextvars import ContextVar
 import jax
 
 from quantal._granularity import Axes
+from quantal._prediction import Tally
 from quantal.dilution import Vary
 from quantal.jax._functional import dilute
 from quantal.jax._parameters import Number, Rate
 from quantal.keys import Key
 
-__all__ = ["Tally", "count_draw", "counting", "dropout"]
-
-
-class Tally:
-    """How often a model ran, and how often it drew."""
-
-    def __init__(self) -> None:
-        self.runs = self.draws = 0
+__all__ = ["count_draw", "counting", "dropout"]
 
 
 _tally: ContextVar[Tally | None] = ContextVar("_tally", default=None)
@@ -39,7 +33,7 @@ def counting(tally: Tally) -> Iterator[None]:
 
 
 def count_draw() -> None:
-    """Count a draw, if anybody wants to know."""
+    """Count a draw, if this is within `counting`."""
     if (tally := _tally.get()) is not None:
         tally.draws += 1
 

@@ -1,4 +1,4 @@
-"""Monte-Carlo predictions of a Haiku model: masks are drawn, all else is as in evaluation."""
+"""Monte-Carlo predictions of a Haiku model: masks on, everything else as in evaluation."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import jax
 
 from quantal._arguments import flag, instance
 from quantal._errors import wrong_type
-from quantal._prediction import Prediction, count_of_draws, nothing_to_draw
+from quantal._prediction import Prediction, Tally, count_of_draws
 from quantal.jax._monte_carlo import arrays_apart, check_arrays, mean_and_std
 from quantal.jax._random_bits import typed_key
 from quantal.jax.haiku._convert import change_functions, check_model
-from quantal.jax.haiku._functional import Tally, counting
+from quantal.jax.haiku._functional import counting
 from quantal.jax.haiku._reroute import Rerouting, rerouted
 from quantal.keys import Key
 
@@ -63,8 +63,7 @@ def masks_on(model: Model, *, native: bool = False) -> Iterator[Model]:
     check_model(model)
     native, tally = flag("native", native), Tally()
     yield change_functions(lambda run: _drawing(run, native, tally), model)
-    if tally.runs and not tally.draws:
-        raise nothing_to_draw(native)
+    tally.check(native)
 
 
 def _drawing(run: Any, native: bool, tally: Tally) -> Any:
@@ -80,7 +79,7 @@ def _drawing(run: Any, native: bool, tally: Tally) -> Any:
 
 
 def _as_in_evaluation(method: Any, args: Any, kwargs: Any, context: Any) -> Any:
-    """Have a module with statistics use what it has, and not that of the batch."""
+    """Make a module with statistics use its own ones, and not those of the batch."""
     if isinstance(context.module, _WITH_STATISTICS) and context.method_name == "__call__":
         call = inspect.signature(context.orig_method).bind(*args, **kwargs)
         call.arguments["is_training"] = False

@@ -1,8 +1,7 @@
-"""``hk.dropout`` leads to QSD while a converted function runs.
+"""While a converted function runs, ``hk.dropout`` calls QSD.
 
-Haiku's dropout is a function, so that there is no layer to swap. Its implementation is replaced as
-long as some converted function runs, in whatever thread. Code outside of such functions still gets
-Haiku's own.
+Haiku's dropout is a function, so there is no layer to swap. Its implementation is replaced while
+any converted function runs, in any thread. Code outside of such functions still gets Haiku's own.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Rerouting:
     Parameters
     ----------
     selection : Selection, optional
-        Which of them lead to QSD; without it, none.
+        Which of them become QSD; without it, none.
     native : bool
         Whether the others drop units.
     """

@@ -162,7 +162,7 @@ def _swap(alpha: Alpha | None, include: Pattern, exclude: Pattern, strict: bool)
 
 
 def _find_all_sites(module: nn.Module, args: Any, kwargs: Any, example: Example) -> list[Place]:
-    """Return the places that come by in a trace, of ``init`` or of an example."""
+    """Return the places that a trace passes through, of ``init`` or of an example."""
     if example is None:
         run, arrays = runner((args, kwargs), _init)
     else:
@@ -174,7 +174,7 @@ def _find_all_sites(module: nn.Module, args: Any, kwargs: Any, example: Example)
     found = list(record.places.values())
     if example is None:
         return found
-    # A conversion of all that is left: inner ones take precedence.
+    # Converts all that is left, since inner conversions take precedence.
     with intercepting((_swap(1.0, None, None, False),), record=Record(quiet=False)):
         return found + unknown_places(training_pass, (arrays,), found)
 
@@ -189,7 +189,7 @@ def _train(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
 
 
 def check_module(module: Any) -> None:
-    """Raise where a module is none, or is part of a run already."""
+    """Raise if this is not a module, or one that is already part of a run."""
     if not isinstance(module, nn.Module):
         raise wrong_type("module", "a flax.linen.Module", module)
     if module.scope is not None or isinstance(module.parent, nn.Module):
@@ -230,8 +230,8 @@ def _with_qsd(base: Any) -> Any:
 def _methods(base: type[nn.Module]) -> list[tuple[str, Any]]:
     """Return the methods at which a run of a module can begin.
 
-    Those are its own, and those of every module that take another method to run, also one of the
-    class as it was: ``apply(variables, x, method=Model.encode)``.
+    They are its own, and those of every module that are given a method to run, which may be one of
+    the original class: ``apply(variables, x, method=Model.encode)``.
     """
     given = ("apply", "init", "init_with_output")
     return [
@@ -242,7 +242,7 @@ def _methods(base: type[nn.Module]) -> list[tuple[str, Any]]:
 
 
 def _intercepted(method: Any) -> Any:
-    # Linen wraps the methods of modules; this one is none, but calls one that is wrapped.
+    # Linen wraps the methods of modules. This one needs no wrapping, since it calls a wrapped one.
     @nn.nowrap
     @functools.wraps(method)
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Where Linen modules drop units: told of each module when it runs."""
+"""Where Linen modules drop units, found out for each module when it runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FUNCTIONS = (nn.dot_product_attention, nn.dot_product_attention_weights)
 
 
 class Record:
-    """The places that a run comes by.
+    """The places that a run passes through.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class Record:
         self.places: dict[tuple[str, str], Place] = {}
 
     def add(self, place: Place) -> None:
-        """Keep a place; shared modules come by more than once."""
+        """Keep a place; a run passes through shared modules more than once."""
         self.places.setdefault((place.site.name, place.site.unreached), place)
 
 
@@ -44,7 +44,7 @@ def site_of(module: Any) -> Site | None:
     if isinstance(module, QSD):
         return Site.of(name, "QSD", described(module))
     if isinstance(module, nn.Dropout):
-        # What nn.vmap and the like have lifted comes by here inside of them, as it was before.
+        # A layer that nn.vmap and the like have lifted is met here as what it was before.
         if type(module).__call__ is not nn.Dropout.__call__:
             reason = f"{kind} is a class of its own"
         return Site(name, kind, module.rate, unreached=reason)
@@ -58,7 +58,7 @@ def site_of(module: Any) -> Site | None:
 
 
 def places_in_code(module: nn.Module) -> list[Place]:
-    """Return the places in the code of a module's class that are no modules."""
+    """Return the places in the code of a module's class that are not modules themselves."""
     name = "/".join(module.path)
     return [
         Place(replace(place.site, name=name), module, place.how)

@@ -1,8 +1,8 @@
 """The interceptor that puts QSD in the place of dropout while Linen modules run.
 
-Linen modules are descriptions, and their layers come into being when they run: so what is swapped
-is decided then, in the methods of the layers. One interceptor does it all. What it is to do is in a
-context variable, so that contexts nest: the innermost conversion wins.
+Linen modules are descriptions that make their layers when they run, so it is decided then, in the
+methods of the layers, what is swapped. There is one interceptor. A context variable tells it what
+to do, so that contexts nest: the innermost conversion wins.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import jax
 from flax import linen as nn
 from flax import nnx
 
+from quantal._prediction import Tally
 from quantal._selection import Alpha, Pattern, Place, Selection
 from quantal.jax._jit_key import jit_key
 from quantal.jax.linen._attention import QSDDotProductAttention
@@ -26,7 +27,7 @@ from quantal.jax.linen._find_sites import Record, places_in_code, site_of
 from quantal.jax.linen._layer import diluted
 from quantal.sites import Site
 
-__all__ = ["Swap", "Tally", "intercepting"]
+__all__ = ["Swap", "intercepting"]
 
 
 @dataclass(frozen=True)
@@ -44,17 +45,6 @@ class Swap:
         return Selection(self.alpha, self.include, self.exclude, self.strict)
 
 
-class Tally:
-    """What has run: how many methods of modules, and how many places that drew since they had to.
-
-    Nothing runs where JAX has compiled a function already.
-    """
-
-    def __init__(self) -> None:
-        self.methods = 0
-        self.drawn = 0
-
-
 @dataclass(frozen=True)
 class _Orders:
     """What the interceptor is to do.
@@ -62,7 +52,7 @@ class _Orders:
     Attributes
     ----------
     swaps
-        The conversions that hold, the innermost first, each with the depth of its module.
+        The active conversions, the innermost first, each with the depth of its module.
     masks
         Which layers draw: as the model calls them, all QSD, or all of dropout.
     record
@@ -110,7 +100,7 @@ def _intercept(
     method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], context: Any
 ) -> Any:
     orders, module = _orders.get() or _Orders(), context.module
-    orders.tally.methods += 1
+    orders.tally.runs += 1
     for place in places_in_code(module):
         _unreached(orders, place)
     if context.method_name == "__call__" and isinstance(module, nnx.bridge.ToLinen):
@@ -132,7 +122,7 @@ def _intercept(
         changes["deterministic"] = True
     elif orders.forces(site):
         changes["deterministic"] = False
-        orders.tally.drawn += 1
+        orders.tally.draws += 1
     if changes:
         args, kwargs = _undecided(context.orig_method, args, kwargs)
     if alpha is not None and isinstance(module, nn.MultiHeadDotProductAttention):
@@ -169,7 +159,7 @@ def _bridged(module: Any, orders: _Orders) -> Callable[..., Any]:
                 place.module.deterministic = True
             elif orders.forces(site):
                 place.module.deterministic = False
-                orders.tally.drawn += 1
+                orders.tally.draws += 1
         return built
 
     return build

@@ -19,7 +19,7 @@ __all__ = ["QSD", "diluted"]
 
 @dataclass
 class _RateAndAlpha:
-    """The first fields of `QSD`: what stands last among its bases gives the first arguments."""
+    """The first fields of `QSD`: the fields of the last base class are the first arguments."""
 
     rate: Any  # a Rate; nn.Dropout says float
     alpha: Number | None = None

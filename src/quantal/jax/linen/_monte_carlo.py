@@ -1,4 +1,4 @@
-"""Monte-Carlo predictions of a Linen model: masks are drawn, all else is as it is called."""
+"""Monte-Carlo predictions of a Linen model: masks on, everything else as it is called."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from flax import linen as nn
 
 from quantal._arguments import flag, instance
 from quantal._errors import wrong_type
-from quantal._prediction import Prediction, count_of_draws, nothing_to_draw
+from quantal._prediction import Prediction, Tally, count_of_draws
 from quantal.jax._monte_carlo import arrays_apart, check_arrays, mean_and_std
 from quantal.jax._random_bits import typed_key
 from quantal.jax.linen._convert import check_module
-from quantal.jax.linen._intercept import Tally, intercepting
+from quantal.jax.linen._intercept import intercepting
 from quantal.keys import Key
 
 __all__ = ["masks_on", "predict_mc"]
@@ -51,8 +51,7 @@ def masks_on(module: nn.Module, *, native: bool = False) -> Iterator[nn.Module]:
     tally = Tally()
     with intercepting(masks="all" if native else "QSD", tally=tally):
         yield module
-    if tally.methods and not tally.drawn:
-        raise nothing_to_draw(native)
+    tally.check(native)
 
 
 def predict_mc(

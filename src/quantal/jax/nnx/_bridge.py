@@ -1,7 +1,7 @@
 """Linen modules inside of NNX ones, by ``nnx.bridge.ToNNX``: Linen's `convert` swaps their dropout.
 
-The layers of a Linen module come into being when it runs. Without running it, all that can be told
-is whether its code makes dropout.
+A Linen module makes its layers when it runs. Without a run, only its code tells whether it makes
+dropout.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def linen_site(name: str, module: nn.Module, kind: str = "") -> Site | None:
 
 
 def linen_module_in(module: Any) -> nn.Module | None:
-    """Return the Linen module that an ``nnx.bridge.ToNNX`` holds; None if it is no such thing."""
+    """Return the Linen module in an ``nnx.bridge.ToNNX``; None if the module is not one."""
     name = _attribute(module)
     return None if name is None else vars(module)[name]
 

@@ -119,7 +119,7 @@ def sites(model: Any, *, example: Example = None) -> Sites:
 
 
 def _find_all_sites(model: Any, example: Example) -> list[Place]:
-    """Return the places that are found by looking and, with an example, by running."""
+    """Return the places that are found in the model and, with an example, in a run."""
     known = list(find_sites(model))
     if example is None:
         return known
@@ -137,12 +137,12 @@ def _find_all_sites(model: Any, example: Example) -> list[Place]:
 
     try:
         return known + unknown_places(training_pass, (state, arrays), known)
-    except TraceContextError as error:  # nothing more can be seen of this pass
+    except TraceContextError as error:  # the pass cannot be traced any further
         return [*known, Place(_stream_outside(error), None)]
 
 
 def _stream_outside(error: TraceContextError) -> Site:
-    """Return the place where a pass changes what is no part of the model, such as a stream."""
+    """Return the place where a pass changes something outside of the model, such as a stream."""
     stack = traceback.extract_tb(error.__traceback__)
     frames = [StackFrame(each.filename, each.lineno or 0, each.name) for each in reversed(stack)]
     frame = next(frame for frame in frames if not in_package(frame, "jax", "flax", "quantal"))

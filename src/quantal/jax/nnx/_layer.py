@@ -95,7 +95,7 @@ class QSD(nnx.Dropout):
             rng_collection=rng_collection,
             rngs=None if isinstance(rngs, Key) else rngs,
         )
-        if isinstance(rngs, Key):  # a stream folds in its count: what a portable key asks for
+        if isinstance(rngs, Key):  # a stream folds in its count, as a portable key needs
             self.rngs = nnx.Rngs(**{rng_collection: typed_key(rngs)})[rng_collection]
         self.alpha = alpha
         self.p_broadcast_dims = p_broadcast_dims

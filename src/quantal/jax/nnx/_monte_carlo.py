@@ -1,4 +1,4 @@
-"""Monte-Carlo predictions of an NNX model: masks are drawn, all else is as in evaluation."""
+"""Monte-Carlo predictions of an NNX model: masks on, everything else as in evaluation."""
 
 from __future__ import annotations
 

@@ -50,5 +50,5 @@ def unswap(module: Any) -> None:
 
 
 def _become(kind: type, module: nnx.Module) -> None:
-    # NNX takes what is set in the usual way for an attribute of the model.
+    # NNX would take a plain assignment for a new attribute of the model.
     object.__setattr__(module, "__class__", kind)
