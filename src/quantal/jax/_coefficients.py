@@ -1,8 +1,9 @@
 """Coefficients from a key: random bits look them up in the tables of a law.
 
 There are two kinds of draw. Usually each unit has a retain probability of its own, and 16 bits
-look its coefficient up in a table (`UnitArrays`, `UnitDraw`). Where units share a probability, it is
-looked up for all of them, and each is kept or not by a comparison (`SharedArrays`, `SharedDraw`).
+look its coefficient up in a table (`UnitArrays`, `UnitDraw`). Where units share a probability, it
+is looked up once for all of them, and a comparison keeps or drops each (`SharedArrays`,
+`SharedDraw`).
 """
 
 from __future__ import annotations
