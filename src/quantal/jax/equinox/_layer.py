@@ -93,7 +93,7 @@ class QSD(eqx.nn.Dropout):
     ) -> None:
         if rate is not None:
             if p is not _DEFAULT:
-                raise wrong_value("rate", "no rate beside p, which is the same", rate)
+                raise wrong_value("rate", "p or rate, not both", rate)
             p = rate
         law_of(p, alpha, vary, unit_mean)
         mode("inference", inference)
