@@ -87,7 +87,7 @@ def dilute(
 
 def _check_array(x: Any) -> None:
     if isinstance(x, np.ma.MaskedArray) or not isinstance(x, jax.Array | np.ndarray):
-        raise wrong_type("x", FLOATING, getattr(x, "dtype", type(x)))
+        raise wrong_type("x", FLOATING, type(x))
     if not jnp.issubdtype(x.dtype, jnp.floating):
         raise wrong_type("x", FLOATING, x.dtype)
     if not x.dtype.isnative or x.dtype.itemsize > 8:  # bytes in a foreign order, long doubles
