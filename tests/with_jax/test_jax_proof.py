@@ -57,6 +57,7 @@ def compiled_before(key, x):
     return jnp.where(jax.random.bernoulli(key, 0.9, x.shape), x, 0)
 
 
+CAPTURED = jnp.linspace(0, 1, 8)  # with one axis, as the input of an Equinox model
 MASKS = {
     "by a name of its own": lambda key, x: x * bernoulli(key, 0.9, x.shape),
     "of uniform numbers": lambda key, x: x * (jax.random.uniform(key, x.shape) < 0.9),
@@ -119,6 +120,19 @@ MASKS = {
     "kept in a loop": lambda key, x: jax.lax.fori_loop(
         0, 3, lambda i, x: x * bernoulli(jax.random.fold_in(key, i), 0.9, x.shape), x
     ),
+    "a step": lambda key, x: x * jnp.heaviside(jax.random.uniform(key, x.shape) - 0.1, 0),
+    "by whole division": lambda key, x: x * ((jax.random.uniform(key, x.shape) + 0.9) // 1),
+    "above one bound": lambda key, x: (
+        x * jnp.digitize(jax.random.uniform(key, x.shape), jnp.array([0.1]))
+    ),
+    "in a sum of products": lambda key, x: jnp.einsum(
+        "abc,c->abc", x, bernoulli(key, 0.9, (8,)).astype(float)
+    ),
+    "multiplied in place": lambda key, x: x.at[:, :, jax.random.permutation(key, 8)[:2]].multiply(
+        0
+    ),
+    "after a change in place": lambda key, x: x.at[:, 0].add(1) * bernoulli(key, 0.9, x.shape),
+    "of captured data": lambda key, x: CAPTURED * bernoulli(key, 0.9, CAPTURED.shape) @ x[0, 0],
     "selected": lambda key, x: jax.lax.select(
         jax.random.uniform(key, x.shape) < 0.9, x, jnp.zeros_like(x)
     ),
@@ -141,6 +155,8 @@ NO_MASKS = {
     "a step of diffusion": lambda key, x: (
         x * jnp.linspace(0, 1, 10)[jax.random.randint(key, (2, 1, 1), 0, 10)]
     ),
+    "scaled noise": lambda key, x: x + CAPTURED * jax.random.normal(key, x.shape),
+    "added in place": lambda key, x: x.at[:, 0].add(jax.random.normal(key, (8,))),
     "one of two": lambda key, x: x[:, jax.random.randint(key, (3,), 0, 2)],
     "a masked autoencoder": lambda key, x: jnp.take_along_axis(
         x, jnp.argsort(jax.random.uniform(key, (2, 5)))[:, :3, None], 1
@@ -300,6 +316,22 @@ def test_a_pass_that_draws_nothing_proves_nothing():
     assert model.layers[0].deterministic
 
 
+def test_what_is_out_of_reach_needs_no_mask():
+    """It is named, also if what it draws is no mask, or it is not run."""
+
+    class Noisy(nnx.Dropout):
+        def __call__(self, x, **_):
+            return x * (1 + self.rate * jax.random.normal(self.rngs(), x.shape))
+
+    model = nnx.Sequential(Noisy(0.5, rngs=nnx.Rngs(0)))
+    (site,) = quantal.jax.nnx.sites(model, example=X)
+    assert site.unreached
+    with pytest.raises(ValueError, match="Noisy is a class of its own"):
+        quantal.jax.nnx.convert(model, 1.0, example=X)
+    (site,) = quantal.jax.nnx.sites(nnx.Sequential(nnx.Dropout(1.0)), example=X)
+    assert not site.unreached  # but there is nothing to be drawn
+
+
 def test_nnx_a_tree_of_modules():
     model = {
         "one": nnx.Dropout(0.5, rngs=nnx.Rngs(0)),
@@ -363,6 +395,24 @@ def test_linen(model, bernoullis):
     assert bernoullis == []
     with pytest.raises(ValueError, match="example: expected a training pass"):
         sites(model, example=(X, False))
+
+
+class Attention(nn.Module):
+    rate: float
+
+    @nn.compact
+    def __call__(self, x, train=True):
+        x = nn.Dropout(0.1, deterministic=not train)(x)
+        attend = functools.partial(nn.dot_product_attention, precision="highest")
+        return nn.MultiHeadDotProductAttention(2, dropout_rate=self.rate, attention_fn=attend)(
+            x, deterministic=not train
+        )
+
+
+def test_attention_that_drops_nothing_is_not_named():
+    for rate, named in ((0.0, set()), (0.5, {("MultiHeadDotProductAttention_0",) * 2})):
+        found = quantal.jax.linen.sites(Attention(rate), example=X)
+        assert {(name, name) for name, _ in names(found)} == named
 
 
 class Inner(nnx.Module):

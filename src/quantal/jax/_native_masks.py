@@ -19,6 +19,7 @@ from quantal._watch import StackFrame, looks_random
 from quantal.jax._functional import DILUTE
 from quantal.jax._private_api import callback_of
 from quantal.jax._random_numbers import (
+    ADDING_TO,
     COMPARISONS,
     DATA,
     HOST,
@@ -29,6 +30,7 @@ from quantal.jax._random_numbers import (
     MaskDraw,
     Numbers,
     captured,
+    is_data,
     is_random,
     join,
 )
@@ -41,7 +43,7 @@ QSD = "QSD"
 # Operations in which coarse numbers do not drop data: as indices, as a projection, side by side.
 _HARMLESS = {
     *("gather", "dynamic_slice", "dot_general", "conv_general_dilated", "concatenate"),
-    *("scatter-add", "scatter_add"),
+    *ADDING_TO,
     *COMPARISONS,
 }
 _ADDING = {"add", "sub", "add_any"}
@@ -187,7 +189,8 @@ def _masks(equation: Equation) -> tuple[MaskDraw, ...]:
         target, indices, update = equation.writes()
         overwrites = target.kind >= Kind.ARRAY > update.kind and is_random(indices)
         return (indices.draws or (equation.draw(),)) if overwrites else ()
-    if equation.name in _HARMLESS or all(each.kind < Kind.ARRAY for each in numbers):
+    harmless = equation.name in _HARMLESS and not equation.is_product()
+    if harmless or not any(map(is_data, numbers)):
         return ()
     least = Kind.COARSE if equation.name in _ADDING else Kind.FEW
     return join(each for each in numbers if least <= each.kind <= Kind.COARSE).draws
@@ -195,6 +198,8 @@ def _masks(equation: Equation) -> tuple[MaskDraw, ...]:
 
 def _programs_in(equation: Equation) -> Iterator[Any]:
     """Walk through the programs that an operation holds: of a loop, a branch, a function."""
+    if equation.name in (*WRITING, *ADDING_TO):  # which only says how two numbers become one
+        return
     for value in equation.params.values():
         for each in value if isinstance(value, tuple | list) else (value,):
             inner = getattr(each, "jaxpr", each)

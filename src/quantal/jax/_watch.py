@@ -32,7 +32,7 @@ def unknown_places(
     known = list(known)
     unreached = [place for place in known if place.site.unreached]
     draws = every_draw(run, *args)
-    if not draws and any(place.site.rate != 0 for place in known):
+    if not draws and any(p.site.rate not in (0, 1) and not p.site.unreached for p in known):
         expected = "a training pass, in which dropout draws"
         raise wrong_value("example", expected, "a pass that draws nothing")
     return [
