@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
