@@ -95,8 +95,10 @@ class CellHook:
     @staticmethod
     def missing(layer: Any) -> str:
         """Return why the hook cannot work, or nothing."""
-        names = ("get_dropout_mask", "get_recurrent_dropout_mask")
-        names += ("reset_dropout_mask", "reset_recurrent_dropout_mask")
+        names = (
+            "get_dropout_mask", "get_recurrent_dropout_mask",
+            "reset_dropout_mask", "reset_recurrent_dropout_mask",
+        )  # fmt: skip
         gone = (name for name in names if not hasattr(layer, name))
         return next((_GONE.format(f"DropoutRNNCell.{name}") for name in gone), "")
 

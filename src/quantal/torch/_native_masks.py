@@ -306,9 +306,9 @@ def _also_in_new_threads(mode: Any) -> Iterator[None]:
     with _WATCHING():  # or what one watch puts back might be what another has set
         run = threading.Thread.run
 
-        def run_in_mode(thread: threading.Thread) -> None:
+        def run_in_mode(self: threading.Thread) -> None:
             with mode:
-                run(thread)
+                run(self)
 
         threading.Thread.run = run_in_mode  # type: ignore[method-assign]
         try:
