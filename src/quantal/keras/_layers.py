@@ -101,7 +101,7 @@ class QSD(keras.layers.Dropout):
         self._tables = backend.make_tables(dilution, shared) if dilution.rate > 0 else None
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # seed is not a property: Keras saves a generator under the name of the attribute that has it.
+        # seed is not a property: Keras saves a generator under the name of the attribute it is in.
         if name == "seed" and getattr(self, "built", False):
             self._restart(_seed(value))
         elif name in ("broadcast_dims", "p_broadcast_dims"):
