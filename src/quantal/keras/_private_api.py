@@ -95,10 +95,8 @@ class CellHook:
     @staticmethod
     def missing(layer: Any) -> str:
         """Return why the hook cannot work, or nothing."""
-        names = (
-            "get_dropout_mask", "get_recurrent_dropout_mask",
-            "reset_dropout_mask", "reset_recurrent_dropout_mask",
-        )  # fmt: skip
+        options = ("dropout", "recurrent_dropout")
+        names = [f"{verb}_{option}_mask" for verb in ("get", "reset") for option in options]
         gone = (name for name in names if not hasattr(layer, name))
         return next((_GONE.format(f"DropoutRNNCell.{name}") for name in gone), "")
 
