@@ -1,5 +1,7 @@
 """Bad arguments of every public function and layer of torch: one form of error, or they work."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -115,7 +117,8 @@ FUNCTIONS = {"alpha", "include", "exclude", "output"}
 TENSORS = [
     torch.tensor(0.5), torch.tensor(2), torch.tensor(True), torch.tensor(1j), torch.tensor([0, 1]),
     torch.tensor([0, 5]), torch.ones(2, 3), torch.ones(2, 3).to(torch.float8_e5m2), torch.float32,
-    torch.Generator(), torch.device("cpu"), nn.Linear, nn.Linear(3, 3),
+    torch.Generator(), torch.device("cpu"), nn.Linear, nn.Linear(3, 3), X.to_sparse(),
+    X.to_sparse_csr(), X.to_sparse_csc(), X.to_mkldnn() if torch.backends.mkldnn.is_available() else X,
 ]  # fmt: skip
 
 
@@ -146,6 +149,30 @@ def test_a_tensor_without_a_value_is_no_number():
     for name in ("rate", "alpha"):
         with pytest.raises(TypeError, match=f"{name}: expected a number"):
             dilute(X, **{"rate": 0.5, "alpha": 1.0} | {name: torch.ones((), device="meta")})
+
+
+def test_what_has_a_value_for_each_example_is_no_number():
+    for name in ("rate", "alpha"):
+        right = {"rate": 0.5, "alpha": 1.0}
+        batched = torch.func.vmap(lambda n, name=name, right=right: dilute(X, **right | {name: n}))
+        with pytest.raises(TypeError, match=f"{name}: expected a number"):
+            batched(torch.ones(2))
+
+
+@pytest.mark.parametrize("rate", [0.5, 1.0])
+@pytest.mark.parametrize("inplace", [False, True])
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_sparse_tensors_of_two_kinds_are_diluted(layout, inplace, rate):
+    x = torch.eye(40) + 1
+    x[20:] = 0
+    key = quantal.key(0)
+    with warnings.catch_warnings():  # of layouts whose support torch calls a beta
+        warnings.simplefilter("ignore")
+        sparse = x.to_sparse(layout=layout)
+        y = dilute(sparse, rate, 1.0, generator=key, inplace=inplace)
+    assert y.layout is layout
+    assert (y is sparse) == inplace
+    assert torch.equal(y.to_dense(), dilute(x, rate, 1.0, generator=key))
 
 
 @pytest.mark.parametrize("name", ["p", "rate", "alpha", "dilution", "calls", "generator", *AXES])
