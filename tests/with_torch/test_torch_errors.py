@@ -57,6 +57,12 @@ def native():
     return nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))
 
 
+def sparse(layout, x=X):
+    with warnings.catch_warnings():  # of layouts whose support torch calls a beta
+        warnings.simplefilter("ignore")
+        return x.to_sparse(layout=layout)
+
+
 CALL = {"inplace": False, "generator": None, **LAW}
 # Every public function, with arguments that are right; each of them is then wrong in turn.
 CALLS = {
@@ -117,8 +123,9 @@ FUNCTIONS = {"alpha", "include", "exclude", "output"}
 TENSORS = [
     torch.tensor(0.5), torch.tensor(2), torch.tensor(True), torch.tensor(1j), torch.tensor([0, 1]),
     torch.tensor([0, 5]), torch.ones(2, 3), torch.ones(2, 3).to(torch.float8_e5m2), torch.float32,
-    torch.Generator(), torch.device("cpu"), nn.Linear, nn.Linear(3, 3), X.to_sparse(),
-    X.to_sparse_csr(), X.to_sparse_csc(), X.to_mkldnn() if torch.backends.mkldnn.is_available() else X,
+    torch.Generator(), torch.device("cpu"), nn.Linear, nn.Linear(3, 3),
+    *map(sparse, (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)),
+    X.to_mkldnn() if torch.backends.mkldnn.is_available() else X,
 ]  # fmt: skip
 
 
@@ -165,13 +172,10 @@ def test_what_has_a_value_for_each_example_is_no_number():
 def test_sparse_tensors_of_two_kinds_are_diluted(layout, inplace, rate):
     x = torch.eye(40) + 1
     x[20:] = 0
-    key = quantal.key(0)
-    with warnings.catch_warnings():  # of layouts whose support torch calls a beta
-        warnings.simplefilter("ignore")
-        sparse = x.to_sparse(layout=layout)
-        y = dilute(sparse, rate, 1.0, generator=key, inplace=inplace)
+    key, packed = quantal.key(0), sparse(layout, x)
+    y = dilute(packed, rate, 1.0, generator=key, inplace=inplace)
     assert y.layout is layout
-    assert (y is sparse) == inplace
+    assert (y is packed) == inplace
     assert torch.equal(y.to_dense(), dilute(x, rate, 1.0, generator=key))
 
 
