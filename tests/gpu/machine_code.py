@@ -64,6 +64,7 @@ CASES = {
     "seed": Case("seed", (2051,)),
     "seed, odd address": Case("seed", (2051,), 1),
     "seed, over 2 GB": Case("seed", (2**30 + 3,)),
+    "seed, odd address, over 2 GB": Case("seed", (2**30 + 3,), 1, ("fp32", "fp64")),
     "seed, over 2³¹ units": Case("seed", (2**31 + 3,), dtypes=("fp32", "bf16")),
     "key": Case("key", (2051,)),
     "key, odd address": Case("key", (2051,), 1, ("fp32", "bf16")),

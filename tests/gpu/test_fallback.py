@@ -1,6 +1,8 @@
 """When the kernels are not used: turned off, not installed, wrong, or not yet tried."""
 
 import importlib.util
+import sys
+import types
 import warnings
 
 import numpy as np
@@ -45,8 +47,11 @@ def test_turned_off(monkeypatch, separate):
     assert not torch.equal(drawn(), separate)
 
 
-def test_not_installed(monkeypatch, separate):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+@pytest.mark.parametrize("stand_in", [None, types.ModuleType("triton")], ids=["none", "empty"])
+def test_not_installed(monkeypatch, separate, stand_in):
+    monkeypatch.setitem(sys.modules, "triton", stand_in)
+    if stand_in is None:
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     _self_check._triton_is_there.cache_clear()
     try:
         assert torch.equal(drawn(), separate)

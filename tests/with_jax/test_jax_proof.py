@@ -49,7 +49,7 @@ def bernoullis(monkeypatch):
 
 
 def drawn(function):
-    return [draw.kind for draw in _watch.native_draws(function, KEY, X)]
+    return [draw.kind for draw in _watch.native_masks(function, KEY, X)]
 
 
 @jax.jit
@@ -224,9 +224,9 @@ def test_where_a_mask_comes_from():
     def helper(x):
         return x * bernoulli(KEY, 0.9, x.shape)
 
-    (draw,) = _watch.native_draws(lambda x: nnx.Dropout(0.25)(helper(x) * 0 + x, rngs=KEY), X)[1:]
+    (draw,) = _watch.native_masks(lambda x: nnx.Dropout(0.25)(helper(x) * 0 + x, rngs=KEY), X)[1:]
     assert (draw.kind, draw.rate) == ("Dropout", 0.25)
-    site = _watch.native_draws(helper, X)[0].site
+    site = _watch.native_masks(helper, X)[0].site
     assert site.name == f"test_jax_proof.py:{helper.__code__.co_firstlineno + 1}"
     assert "test_where_a_mask_comes_from.<locals>.helper" in site.unreached
 
@@ -242,7 +242,7 @@ def test_where_a_mask_comes_from_that_jax_itself_makes():
 
     x = jnp.ones((2, 3, 5))  # of a shape that no other test has
     jax.make_jaxpr(first)(x)  # from now on, its program has no frames of ours
-    (draw,) = _watch.native_draws(helper, x)
+    (draw,) = _watch.native_masks(helper, x)
     # JAX 0.8 keeps the frames of whoever called it first.
     caller = helper if jax.__version_info__ >= (0, 9) else first
     assert draw.site.name == f"test_jax_proof.py:{caller.__code__.co_firstlineno + 1}"

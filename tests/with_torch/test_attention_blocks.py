@@ -40,8 +40,8 @@ MASKS = {
 
 
 def qkv(options, samples=3):
-    heads = 2 if "enable_gqa" in options else 4
-    shapes = (samples, 4, 5, 8), (samples, heads, 7, 8), (samples, heads, 7, 6)
+    of_keys, of_values = (2, 1) if "enable_gqa" in options else (4, 4)
+    shapes = (samples, 4, 5, 8), (samples, of_keys, 7, 8), (samples, of_values, 7, 6)
     return [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
 
 
@@ -62,6 +62,14 @@ def test_blocks_make_the_whole(mask):
         *(torch.autograd.grad(y, wanted, upstream) for y in (got, expected)), strict=True
     ):
         torch.testing.assert_close(mine, theirs)
+
+
+def test_a_mask_beside_is_causal_is_refused_as_in_torch():
+    x, mask = torch.randn(2, 5, 4), torch.ones(5, 5, dtype=torch.bool)
+    with pytest.raises(RuntimeError, match="attn_mask should not be set when is_causal"):
+        F.scaled_dot_product_attention(x, x, x, mask, dropout_p=RATE, is_causal=True)
+    with pytest.raises(ValueError, match="attn_mask: expected None with is_causal=True"):
+        scaled_dot_product_attention(ALPHA, x, x, x, mask, dropout_p=RATE, is_causal=True)
 
 
 @pytest.mark.parametrize("most", [20])

@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -318,3 +319,17 @@ def test_compiled():
     module.eval()
     torch.testing.assert_close(compiled(x), module(x))
     compiled(x)
+
+
+def test_a_thread_that_has_run_no_such_code_may_begin_with_a_graph():
+    """What a thread knows must not look otherwise after the first call, or the graph is no good."""
+
+    def begin():
+        torch._dynamo.reset()
+        module = convert(Mlp(), 1.0)
+        compiled, x = torch.compile(module, backend="aot_eager"), torch.ones(20, 50)
+        return [compiled(x) for _ in range(3)]
+
+    with ThreadPoolExecutor(1) as pool:
+        first, *others = pool.submit(begin).result()
+    assert all(not torch.equal(first, other) for other in others)

@@ -12,9 +12,9 @@ from typing import Any
 from quantal._errors import wrong_value
 from quantal._selection import Place
 from quantal._source_scan import SourceCall
-from quantal.jax._native_draws import MaskDraw, each_line_once, every_draw, native_draws
+from quantal.jax._native_masks import MaskDraw, each_line_once, every_draw, native_masks
 
-__all__ = ["native_draws", "unknown_places"]
+__all__ = ["native_masks", "unknown_places"]
 
 
 def unknown_places(

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import Tensor
 
+from quantal._errors import wrong_value
 from quantal.dilution import Dilution
 from quantal.torch._blocks import in_blocks
 from quantal.torch._functional import dilute
@@ -36,10 +37,12 @@ def scaled_dot_product_attention(
         return F.scaled_dot_product_attention(
             query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa
         )
-    if enable_gqa:
-        groups = query.shape[-3] // key.shape[-3]
-        key, value = (x.repeat_interleave(groups, dim=-3) for x in (key, value))
-    masks = () if attn_mask is None or is_causal else (attn_mask,)
+    if is_causal and attn_mask is not None:
+        raise wrong_value("attn_mask", "None with is_causal=True, as in torch", attn_mask)
+    if enable_gqa:  # keys and values may have different numbers of heads
+        heads = query.shape[-3]
+        key, value = (x.repeat_interleave(heads // x.shape[-3], dim=-3) for x in (key, value))
+    masks = () if attn_mask is None else (attn_mask,)
     how = _Attention(dropout_p, alpha, scale=scale, causal=is_causal, allowing=True)
     return in_blocks(how.output, query, key, value, masks)
 

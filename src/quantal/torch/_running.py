@@ -20,7 +20,11 @@ __all__ = ["rerouted_methods"]
 
 
 class _Thread(threading.local):
-    mode: Rerouting | None = None
+    mode: Rerouting | None
+
+    def __init__(self) -> None:
+        # In every thread, from the start: a compiled graph is guarded by what is here.
+        self.mode = None
 
 
 _HERE = _Thread()

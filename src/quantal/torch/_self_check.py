@@ -29,7 +29,10 @@ _lock = ProcessLock()
 
 @functools.cache
 def _triton_is_there() -> bool:
-    return importlib.util.find_spec("triton") is not None
+    try:
+        return importlib.util.find_spec("triton") is not None
+    except ValueError:  # an empty module, which some put there where Triton is missing
+        return False
 
 
 def installed(device: torch.device) -> bool:

@@ -1,4 +1,4 @@
-"""The masks that a program of JAX draws.
+"""The masks that a JAX program draws.
 
 Whatever the source looks like, a mask is coarse, as a comparison or a rounding of random numbers
 is. And it changes data: it multiplies them, selects among them, is added to them or written into
@@ -35,7 +35,7 @@ from quantal.jax._random_numbers import (
     join,
 )
 
-__all__ = ["QSD", "MaskDraw", "each_line_once", "every_draw", "native_draws"]
+__all__ = ["QSD", "MaskDraw", "each_line_once", "every_draw", "native_masks"]
 
 QSD = "QSD"
 """The kind of a draw that is QSD's."""
@@ -49,7 +49,7 @@ _HARMLESS = {
 _ADDING = {"add", "sub", "add_any"}
 
 
-def native_draws(run: Callable[..., Any], *args: Any) -> list[MaskDraw]:
+def native_masks(run: Callable[..., Any], *args: Any) -> list[MaskDraw]:
     """Trace a function, and return the masks that it draws without QSD, each line of code once.
 
     Examples
@@ -58,7 +58,7 @@ def native_draws(run: Callable[..., Any], *args: Any) -> list[MaskDraw]:
     >>> def run(key, x):
     ...     x = quantal.jax.dilute(x, 0.5, 1.0, key=key)
     ...     return x * jax.random.bernoulli(key, 0.9, x.shape)
-    >>> [draw.kind for draw in native_draws(run, jax.random.key(0), jax.numpy.ones((2, 3)))]
+    >>> [draw.kind for draw in native_masks(run, jax.random.key(0), jax.numpy.ones((2, 3)))]
     ['bernoulli']
     """
     return each_line_once(every_draw(run, *args))
