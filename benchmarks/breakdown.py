@@ -68,7 +68,7 @@ def _jax(shape: tuple[int, ...]) -> dict[str, Callable[[], object]]:
 
     from benchmarks.with_jax import Jax
     from quantal.jax import _coefficients as drawing
-    from quantal.jax._coefficients import OwnTable, table_on_device
+    from quantal.jax._coefficients import UnitArrays, table_on_device
 
     made, law, key = Jax(), quantal.Dilution(RATE, ALPHA), jax.random.key(0)
 
@@ -81,7 +81,7 @@ def _jax(shape: tuple[int, ...]) -> dict[str, Callable[[], object]]:
 
     return {
         "no layer: one multiply, forward and backward": step(lambda x, key: x * 1.25),
-        "QSD: bits": program(lambda key: table_on_device(OwnTable, law).draw(key, shape, None)),
+        "QSD: bits": program(lambda key: table_on_device(UnitArrays, law).draw(key, shape, None)),
         "QSD: bits and look-up": program(lambda key: drawing.coefficients(law, shape, None, key)),
         WHOLE: step(made.qsd()),
         "own dropout: mask": program(lambda key: jax.random.bernoulli(key, 1 - RATE, shape)),

@@ -79,6 +79,8 @@ def _sweep(given: argparse.Namespace) -> int:
     _at_least(0, given, "retries", "gpus", "cpus")
     if given.engine == "processes" and given.gpus % 1:
         raise wrong_value("gpus", "a whole number, of this machine", given.gpus)
+    if given.vmap_seeds and given.backends != ["jax"]:
+        raise wrong_value("vmap_seeds", "backend jax alone", " ".join(given.backends))
     seeds = range(given.seeds)
     runs: list[Settings] = []
     for name in given.experiments:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from math import isclose, isfinite, isnan, nan
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -161,7 +161,7 @@ def _same(one: Any, other: float) -> bool:
     return isclose(one, other, rel_tol=1e-9) or (isnan(one) and isnan(other))
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[int | float]:
     """Return whether JSON says a number that a float can hold: True is none, nor is 10⁴⁰⁰."""
     try:
         return type(value) is float or (type(value) is int and isfinite(value))

@@ -94,7 +94,7 @@ class Settings:
         _one_of("precision", self.precision, ("float32", "bfloat16", "float64"))
         _one_of("device", self.device, ("auto", "cpu", "gpu"))
         _one_of("stream", self.stream, ("native", "portable"))
-        _count("seed", self.seed, 0)
+        _count("seed", self.seed, 0, below=2**64)  # as for a portable key
         _count("epochs", self.epochs, 1)
         _count("limit", self.limit, 1)
         _count("devices", self.devices, 1)
@@ -184,13 +184,13 @@ def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
         raise wrong_value(name, f"one of {', '.join(allowed)}", value)
 
 
-def _count(name: str, value: Any, least: int) -> None:
-    expected = f"an integer of at least {least}"
+def _count(name: str, value: Any, least: int, below: float = inf) -> None:
+    expected = f"an integer of at least {least}" + (f" and below {below}" if below < inf else "")
     if value is None and name in ("epochs", "limit"):
         return
     if isinstance(value, bool) or not isinstance(value, int):
         raise wrong_type(name, expected, value)
-    if value < least:
+    if not least <= value < below:
         raise wrong_value(name, expected, value)
 
 

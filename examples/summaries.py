@@ -67,7 +67,7 @@ def write(arrays: Arrays, folder: Path) -> None:
 @lru_cache(maxsize=2000)  # figures ask for a run more than once
 def _load(path: Path, changed: int) -> Arrays:
     try:
-        with np.load(path) as packed:
+        with path.open("rb") as file, np.load(file) as packed:
             arrays = {name: _numbers(array) for name, array in packed.items()}
         return reduce(arrays) if path.name == _FULL else arrays
     except Exception as error:  # of many kinds: of zipfile, zlib, NumPy, and of odd headers

@@ -1,6 +1,7 @@
 """What the tests of errors share in every framework: wrong arguments, and the form of an error."""
 
 import decimal
+import enum
 import fractions
 import math
 import re
@@ -58,6 +59,15 @@ class Text(str):
     __hash__ = __eq__
 
 
+class Number(enum.IntEnum):
+    FIVE = 5
+
+
+class Endless:
+    def __repr__(self):
+        return "x" * 10**6
+
+
 class FromNowhere:
     __module__ = None
 
@@ -81,6 +91,7 @@ def hostile():
         len, lambda: 0, lambda x: x, Raises(), Forever(), Pretends(), FromNowhere(), ValueError(),
         np.random, np.random.default_rng(0), np.random.RandomState(0), np.dtype(float), np.float32,
         quantal.Dilution(0.5, 1.0), quantal.key(1), quantal,
+        (0, 2**70), (0,) * 40, np.ones((1,) * 64), Number.FIVE, Endless(), decimal.Decimal("sNaN"),
     ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ import importlib
 import inspect
 import re
 from pathlib import Path
+from typing import get_origin
 
 from sphinx.application import Sphinx
 
@@ -38,7 +39,7 @@ def page(module: str, names: list[str], homes: dict[int, str]) -> str:
     lines = [module, "=" * len(module), "", f".. automodule:: {module}", "   :no-members:", ""]
     for name in names:
         thing = getattr(loaded, name)
-        if not (inspect.isclass(thing) or callable(thing)):
+        if not callable(thing) or get_origin(thing):  # a number, a text, or an alias of a type
             lines += [f".. autodata:: {name}", "   :no-value:", ""]
         elif id(thing) in homes:
             lines += [f"``{name}``", f"   The same as :py:obj:`{homes[id(thing)]}`.", ""]
@@ -56,9 +57,9 @@ def put(file: Path, text: str) -> None:
 
 
 def shorten(*described: object) -> tuple[str | None, str | None]:
-    """Leave out of a signature the defaults that have no name: Flax's own, which nobody passes."""
+    """Leave out of a signature the defaults that cannot be written, which nobody passes."""
     *_, signature, returned = described
-    return signature and re.sub(r"<[\w.]+ object[^>]*>", "...", str(signature)), returned
+    return signature and re.sub("<[^<>]*>", "...", str(signature)), returned
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -337,7 +337,6 @@ function showCode(law) {
       const head = document.createElement("h3");
       head.textContent = name;
       const block = document.createElement("pre");
-      block.tabIndex = 0; // so that a long line can be scrolled by keyboard
       const code = document.createElement("code");
       code.textContent = text;
       block.append(code);

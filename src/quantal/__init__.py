@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from quantal import torch as torch
 
 __version__ = "0.1.0"
+"""The version of this package."""
 
 __all__ = ["Dilution", "Key", "__version__", "dilute", "key"]
 

@@ -42,8 +42,7 @@ def _describe(given: argparse.Namespace) -> int:
         law = Dilution(given.rate, given.alpha, vary=given.vary, unit_mean=given.unit_mean)
         print(describe(law))
         if given.plot:
-            plot(law, given.plot)
-            print(f"\nwritten: {given.plot}")
+            print(f"\nwritten: {plot(law, given.plot)}")
     except (TypeError, ValueError, ImportError, OSError) as error:
         print(f"quantal describe: {error}", file=sys.stderr)
         return 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,10 +60,15 @@ def describe(law: Dilution) -> str:
     return "\n".join([repr(law), *lines])
 
 
-def plot(law: Dilution, path: str) -> None:
-    """Draw the retain probability p, the size q and the coefficient c to a picture file."""
+def plot(law: Dilution, path: str) -> str:
+    """Draw the retain probability p, the size q and the coefficient c to a picture file.
+
+    Returns its path: a name without a kind of picture is that of a PNG.
+    """
     require("matplotlib", "plot")
     from matplotlib.figure import Figure
+
+    path = path if Path(path).suffix else f"{path}.png"
 
     figure = Figure(figsize=(10, 3), layout="constrained")
     panels = figure.subplots(1, 3)
@@ -88,3 +94,4 @@ def plot(law: Dilution, path: str) -> None:
     panels[2].legend()
     panels[0].set_ylabel("probability")
     figure.savefig(path, dpi=120)
+    return path

@@ -160,8 +160,9 @@ class Selection:
             self._object(
                 f"no dropout to swap: QSD is in {already} place{'s' * (already != 1)} already, and "
                 "other dropout is not there or left out",
-                "To convert with another alpha, call revert(model) first; sites(model) lists "
-                "what there is; strict=False makes this a warning.",
+                "For another alpha, call revert(model) first where convert has made the QSD, or "
+                "change your own QSD layers; sites(model) lists what there is; strict=False makes "
+                "this a warning.",
             )
         elif not chosen:
             self._object(

@@ -24,7 +24,7 @@ from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from quantal._source_tree import Scope, Source, read
-from quantal._source_values import UNKNOWN, AnyInstance, Values
+from quantal._source_values import UNKNOWN, AnyInstance, Values, contents_of
 
 __all__ = ["UNKNOWN", "Argument", "Scanner", "SourceCall"]
 
@@ -339,7 +339,7 @@ class Scanner:
             waiting += [_inside(value), _wrapped(value)]
             if isinstance(value, FunctionType):
                 # A decorator that does not use functools.wraps keeps the function in a cell.
-                cells = [_contents(cell) for cell in value.__closure__ or ()]
+                cells = [contents_of(cell) for cell in value.__closure__ or ()]
                 waiting += [inner for inner in cells if _is_function(inner)]
                 # One that does, and is not the user's, is not read itself, only what it wraps.
                 plumbing = _wrapped(value) is not None and not _is_own(value)
@@ -417,13 +417,6 @@ def _wrapped(value: Any) -> Any:
     try:
         return getattr(value, "__wrapped__", None)
     except Exception:  # whatever an attribute of the user's own class raises
-        return None
-
-
-def _contents(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not filled yet
         return None
 
 

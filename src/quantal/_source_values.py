@@ -16,12 +16,12 @@ import inspect
 import operator
 import sys
 from collections.abc import Callable, Mapping
-from types import FunctionType, MethodType
+from types import CellType, FunctionType, MethodType
 from typing import Any, Final
 
 from quantal._source_tree import Expression, Imported, Item, Parameter, Scope
 
-__all__ = ["UNKNOWN", "AnyInstance", "Values"]
+__all__ = ["UNKNOWN", "AnyInstance", "Values", "contents_of"]
 
 
 class _Unknown:
@@ -85,7 +85,7 @@ class Values:
     ) -> None:
         self.function, self.receiver, self._assume, self._near = function, receiver, assume, near
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-        self._enclosing = {name: _contents(cell) for name, cell in cells}
+        self._enclosing = {name: contents_of(cell) for name, cell in cells}
         self._active: set[tuple[int, str]] = set()  # names that are being looked up
         self._known, self._depends = known, False
 
@@ -332,7 +332,8 @@ def _items(table: Any, key: Any) -> list[Any]:
     return [UNKNOWN]
 
 
-def _contents(cell: Any) -> Any:
+def contents_of(cell: CellType) -> Any:
+    """Return what a closure holds in a cell."""
     try:
         return cell.cell_contents
     except ValueError:  # not filled yet

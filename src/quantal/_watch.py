@@ -12,12 +12,11 @@ import math
 import re
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
-__all__ = ["MaskFinder", "NativeMask", "StackFrame", "in_package"]
+__all__ = ["NativeMask", "StackFrame", "in_package"]
 __all__ += ["looks_random", "of_its_own", "short", "stack_frames"]
 
 
@@ -40,61 +39,6 @@ class NativeMask(NamedTuple):
 
     rate: float
     frames: tuple[StackFrame, ...]
-
-
-class MaskFinder:
-    """Find the masks among the operations of a program, which `see` is told one by one.
-
-    Parameters
-    ----------
-    random : iterable of str
-        Operations that draw what masks can be made of.
-    passed_on : iterable of str
-        Operations that leave random numbers random.
-    masks : mapping from str to function
-        Operations that draw or make masks, each with a function from its inputs to the rate, or to
-        None if this is not a mask.
-    drawn : iterable of str
-        Those of them that draw the random numbers themselves.
-    plain : function
-        Whether an input that is not random is not data either; noise on data is not a mask.
-
-    Examples
-    --------
-    >>> finder = MaskFinder(["uniform"], ["cast"], {"less": lambda inputs: 1 - inputs[1]})
-    >>> numbers, same, mask = [0.3], [0.3], [True]
-    >>> finder.see("uniform", [], [numbers])
-    >>> finder.see("cast", [numbers], [same])
-    >>> finder.see("less", [same, 0.75], [mask])
-    >>> [found.rate for found in finder.found]
-    [0.25]
-    """
-
-    def __init__(
-        self,
-        random: Iterable[str],
-        passed_on: Iterable[str],
-        masks: dict[str, Callable[[Any], float | None]],
-        drawn: Iterable[str] = (),
-        plain: Callable[[Any], bool] = lambda _: True,
-    ) -> None:
-        self._random, self._passed_on = frozenset(random), frozenset(passed_on)
-        self._masks, self._drawn, self._plain = masks, frozenset(drawn), plain
-        self._tensors: dict[int, Any] = {}  # the random ones by identity, and kept alive for that
-        self.found: list[NativeMask] = []
-
-    def see(self, kind: str, inputs: Iterable[Any], outputs: Iterable[Any]) -> None:
-        """Take note of an operation."""
-        inputs = list(inputs)
-        random = [id(each) in self._tensors for each in inputs]
-        follows = any(random) and all(
-            known or self._plain(each) for known, each in zip(random, inputs, strict=True)
-        )
-        makes_mask = kind in self._masks and (follows or kind in self._drawn)
-        if makes_mask and (rate := self._masks[kind](inputs)) is not None:
-            self.found.append(NativeMask(short(rate), stack_frames()))
-        elif kind in self._random or (follows and kind in self._passed_on):
-            self._tensors.update({id(each): each for each in outputs})
 
 
 def of_its_own(frame: StackFrame | None) -> str:

@@ -56,6 +56,8 @@ def test_failure_names_the_check_and_replays(
         (["numpy", "--budget", "2"], "budget: expected"),
         (["numpy", "reference", "--jobs", "0"], "--jobs: expected 1 or more: 0"),
         (["numpy", "--report", "report.pdf"], "--report: expected"),
+        (["numpy", "--report", "no/such/folder/a.md"], "--report: expected a file in a folder"),
+        (["numpy", "--report", f"{__file__}/a.md"], "--report: expected a file in a folder"),
         ([], "no adapter was named"),
     ],
 )

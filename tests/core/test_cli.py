@@ -31,6 +31,13 @@ def test_describe_draws_a_picture_of_every_law(capsys, tmp_path, rate, alpha, ex
     assert "written" in capsys.readouterr().out
 
 
+def test_a_picture_without_a_kind_is_a_png(capsys, tmp_path):
+    pytest.importorskip("matplotlib", reason="drawing needs matplotlib")
+    assert main(["describe", "--rate", "0.5", "--alpha", "1", "--plot", str(tmp_path / "law")]) == 0
+    assert capsys.readouterr().out.endswith(f"written: {tmp_path / 'law.png'}\n")
+    assert (tmp_path / "law.png").is_file()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -48,6 +48,15 @@ def test_both_rows_of_a_table_are_used_in_proportion(make):
     assert stats.binomtest(sum(some), calls, 0.5).pvalue > FALSE_ALARM
 
 
+def test_an_array_may_have_all_the_axes_that_numpy_allows():
+    x, drawn = np.ones((2,) + (1,) * 61 + (3, 4)), np.ones((2, 3, 4))
+    for options in ({}, {"broadcast_dims": 0}, {"p_broadcast_dims": -1}):
+        many, few = (quantal.dilute(a, 0.5, 1.0, rng=quantal.key(0), **options) for a in (x, drawn))
+        np.testing.assert_array_equal(many.reshape(few.shape), few)
+    drawn = reference.draw(Dilution(0.5, 1.0), x.shape, np.random.default_rng(0))
+    np.testing.assert_array_equal(reference.forward(x, drawn), drawn.c)
+
+
 def test_a_key_is_used_by_the_published_plan():
     key, law = quantal.key(8), Dilution(0.3, 0.5)
     own, shared, call = key.split(3)

@@ -245,6 +245,26 @@ def test_nothing_is_wider_than_the_window(page, width):
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+def test_on_a_phone_the_sliders_stay_above_what_they_change(page):
+    browser = page(rate=0.2, alpha=0.2)
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True},
+    )
+    try:
+        browser.execute_script("document.getElementById('plot-gain').scrollIntoView()")
+        for name in ("rate-slider", "alpha-slider"):
+            # What is in the middle of the slider, if that is in the window.
+            seen = browser.execute_script(
+                "const r = document.getElementById(arguments[0]).getBoundingClientRect();"
+                "return document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2)?.id",
+                name,
+            )
+            assert seen == name
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def contrast(browser, element):
     """Return the contrast of an element's text and the page, by WCAG's formula."""
     colours = browser.execute_script(

@@ -99,6 +99,15 @@ def test_the_reference_has_the_public_names_and_no_others():
         assert described | again == set(re.findall(r"`(\w+)`", listed)), module
 
 
+@pytest.mark.parametrize("page", sorted(SITE.glob("reference/quantal*.html")), ids=name)
+def test_a_public_name_is_described_by_its_own_words(page):
+    text = page.read_text()
+    assert "<dd></dd>" not in text, "a name without a description"
+    assert "Create a new string object" not in text, "the description of Python's own type"
+    signatures = re.findall(r'<dt class="sig .*?</dt>', text, re.DOTALL)
+    assert not any("&lt;" in signature for signature in signatures), "a default that is no code"
+
+
 @pytest.fixture
 def phone(driver):
     size = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}

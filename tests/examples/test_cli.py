@@ -33,6 +33,7 @@ def test_list_shows_every_experiment_with_the_paper_s_numbers(capsys):
         (["run", "digits-mlp", "--rate", "2"], "rate: expected"),
         (["run", "digits-mlp", "--layer", "dropout", "--alpha", "1"], "layer dropout has no alpha"),
         (["run", "digits-mlp", "--vmap-seeds"], "vmap_seeds: expected backend jax"),
+        (["sweep", "digits-mlp", "--vmap-seeds"], "vmap_seeds: expected backend jax alone"),
         (["run", "mnist-mlp", "--data", "no/such/folder"], "no/such/folder"),
         (["report", "no/such/folder"], "runs: expected a folder with runs in it"),
     ],

@@ -364,4 +364,4 @@ def test_the_guide_says_what_the_loaders_do(module: ModuleType) -> None:
     for download in module.SOURCE.downloads:
         assert f"`{download.name}`" in rows[0]
         address = download.urls[0]
-        assert f"<{address}>" in rows[0] or f"<{address.removesuffix(download.name)}>" in rows[0]
+        assert f"({address})" in rows[0] or f"({address.removesuffix(download.name)})" in rows[0]

@@ -190,6 +190,33 @@ def test_no_more_is_unpacked_than_there_can_be(server: Server, cache: Path, tmp_
         wanted.read(folder)
 
 
+def test_a_member_is_no_larger_than_the_archive(
+    server: Server, cache: Path, tmp_path: Path
+) -> None:
+    """A sparse file of a terabyte, of which one byte is there."""
+    header = bytearray(tarfile.TarInfo("wanted").tobuf(tarfile.GNU_FORMAT))
+    header[124:136] = b"%011o\0" % 1  # bytes that are there
+    header[156:157] = tarfile.GNUTYPE_SPARSE
+    header[386:410] = b"%011o\0%011o\0" % (0, 1)  # where they are, and how many
+    header[483:495] = b"\x80" + (2**40).to_bytes(11, "big")
+    header[148:156] = b" " * 8
+    header[148:155] = b"%06o\0" % sum(header)
+    server.files["all.tar.gz"] = gzip.compress(bytes(header) + bytes(512 * 3))
+    with pytest.raises(FileNotFoundError, match="checksum"):
+        packed(server.home, wanted=b"one").read(None)
+    assert everything(cache) == []
+
+
+@pytest.mark.parametrize("size", [b"\x80" + b"\xff" * 11, b"x" * 12])
+def test_an_archive_with_odd_numbers_is_not_the_expected_one(size: bytes, tmp_path: Path) -> None:
+    header = bytearray(tarfile.TarInfo("wanted").tobuf())
+    header[124:136], header[148:156] = size, b" " * 8
+    header[148:155] = b"%06o\0" % sum(header)
+    (tmp_path / "all.tar.gz").write_bytes(gzip.compress(bytes(header) + bytes(1024)))
+    with pytest.raises(ValueError, match=r"all\.tar\.gz: expected a"):
+        packed("https://nowhere/", wanted=b"one").read(tmp_path)
+
+
 def test_a_folder_wins_and_is_not_written_to(server: Server, cache: Path, tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()

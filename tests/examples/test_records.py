@@ -99,6 +99,57 @@ def test_the_time_of_a_run_is_its_share_and_may_be_unknown(tmp_path):
     assert collect(tmp_path)[0].seconds is None
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["[]", "{}", '{"epoch": []}', '{"epoch": 0, "seconds": null}', '{"epoch": 0, "seconds": NaN}',
+     '{"epoch": 0, "seconds": 1, "together": 0}', '{"epoch": 0, "seconds": -1}', "[" * 100_000,
+     '{"epoch": 0, "seconds": 1' + "0" * 400 + "}"],
+)  # fmt: skip
+def test_damaged_times_are_unknown_and_stop_no_report(line, tmp_path):
+    (write(BASE, tmp_path).folder / "times.jsonl").write_text(f"{line}\n" * 3)
+    assert collect(tmp_path)[0].seconds is None
+
+
+def one_array(array):
+    def replaced(path):
+        np.savez(path, **{"masks-on/1/units": array})
+
+    return replaced
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        *((name, lambda path: path.write_bytes(b"[" * 100_000 + b"\n")) for name in DAMAGES),
+        *((name, lambda path: (path.unlink(), path.mkdir())) for name in DAMAGES),
+        ("versions.json", lambda path: path.write_text("[]")),
+        ("sparse.npz", lambda path: path.write_bytes(b"")),
+        *(("sparse.npz", one_array(a)) for a in (np.ones(()), np.ones((2, 2)), np.array(["x"]))),
+    ],
+)
+def test_damage_of_any_kind_stops_no_report(name, damage, tmp_path):
+    write(BASE.but(seed=1), tmp_path)
+    damage(write(BASE, tmp_path).folder / name)
+    found = collect(tmp_path)
+    assert [run.settings.seed for run in found] == [1]
+    assert all(name in reason for reason in found.damaged.values())
+    assert len(found.damaged) == 1
+
+
+def test_a_byte_of_packed_measurements_that_is_wrong_stops_no_report(tmp_path):
+    folder = write(BASE, tmp_path).folder
+    summaries.write(summaries.load(folder), folder)
+    (folder / "sparse.npz").unlink()
+    whole = (folder / "summary.npz").read_bytes()
+    for place in range(30, len(whole), len(whole) // 100):
+        spoilt = bytearray(whole)
+        spoilt[place] ^= 0xFF
+        (folder / "summary.npz").write_bytes(spoilt)
+        summaries._load.cache_clear()
+        found = collect(tmp_path)
+        assert len(found) + len(found.damaged) == 1
+
+
 def test_unfinished_runs_are_compared_after_equally_many_epochs(tmp_path):
     long = Settings("ptb-medium", "jax")
     for layer, epochs in (("dropout", 5), ("qsd", 7)):

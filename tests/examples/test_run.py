@@ -269,6 +269,18 @@ def stopped_after(epochs: int, folder: Path) -> Run:
         (lambda lines: [lines[0], lines[1][:9], lines[2]], 'JSON. Found: {"epoch":'),
         (lambda lines: [*lines[:2], '{"epoch": 2}'], "train_cost in line 3, a number. Found: None"),
         (lambda lines: [*lines[:2], "7"], "JSON. Found: 7"),
+        (lambda lines: [*lines[:2], "[" * 100_000], "JSON. Found: [["),
+        (lambda lines: [*lines[:2], '{"epoch": 2, "train_cost": true}'], "train_cost in line 3"),
+        (
+            lambda lines: [
+                re.sub('_error": [0-9.]*', f'_error": {10**400}', line) for line in lines
+            ],
+            "test_error in line 1, a number. Found: 1000",
+        ),
+        (
+            lambda lines: [line.replace('_error": ', '_error": null, "": ') for line in lines],
+            "test_error in line 1, a number. Found: None",
+        ),
         (lambda lines: lines[:2], "3 epochs or more. Found: 2"),
         (lambda lines: [], "3 epochs or more. Found: 0"),
     ],
@@ -531,6 +543,15 @@ def test_other_settings_are_refused_in_the_same_folder(changes: dict, tmp_path: 
     with pytest.raises(ValueError, match=rf"holds a run with {name}=.*: give another --out"):
         Run(SETTINGS.but(**changes), tmp_path)
     Run(SETTINGS.but(device="cpu"), tmp_path)  # where it runs is no matter
+
+
+def test_other_settings_are_refused_as_well_after_waiting_for_the_lock(tmp_path: Path) -> None:
+    other = Run(SETTINGS.but(limit=64), tmp_path)  # when there is nothing in the folder yet
+    run = stopped_after(1, tmp_path)
+    before = {path: path.read_bytes() for path in run.folder.iterdir() if path.is_file()}
+    with pytest.raises(ValueError, match=r"holds a run with limit=128, not 64"), other:
+        pass
+    assert {path: path.read_bytes() for path in before} == before
 
 
 # --- randomness ----------------------------------------------------------------------------------

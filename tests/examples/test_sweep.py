@@ -68,7 +68,8 @@ def test_seeds_of_a_condition_go_together():
 
 
 def test_a_run_is_done_if_its_folder_holds_that_very_run(tmp_path):
-    runs = sweep.grid(START, layers=["qsd"], rates=[None], alphas=[None], seeds=range(7))
+    runs = sweep.grid(START, layers=["qsd"], rates=[None], alphas=[None], seeds=range(8))
+    (tmp_path / runs[7].name / "config.json").mkdir(parents=True)
     for run in runs[:5]:
         write(run, tmp_path)
     write(runs[1].but(epochs=1), tmp_path / "other").folder.rename(tmp_path / "swap")
@@ -81,9 +82,9 @@ def test_a_run_is_done_if_its_folder_holds_that_very_run(tmp_path):
     (tmp_path / runs[4].name / "result.json").unlink()  # under way
     found = sweep.standing(runs, tmp_path)
     assert names(found.done) == names([runs[0]])
-    assert names(found.left) == names(runs[4:])
-    assert [*found.refused] == names(runs[1:4])
-    words = ["epochs=1, not 2", "2 epochs of a finished run. Found: 1", "a score with"]
+    assert names(found.left) == names(runs[4:7])
+    assert [*found.refused] == names([*runs[1:4], runs[7]])
+    words = ["epochs=1, not 2", "2 epochs of a finished run. Found: 1", "a score with", "directory"]
     for said, expected in zip(found.refused.values(), words, strict=True):
         assert expected in said
 

@@ -36,7 +36,7 @@ def drop_path(x, rate, key):
 
 
 @pytest.fixture
-def native_draws(monkeypatch):
+def native_masks(monkeypatch):
     """The calls of ``jax.random.bernoulli``."""
     calls, native = [], jax.random.bernoulli
     monkeypatch.setattr(
@@ -123,7 +123,7 @@ NNX = {
 
 
 @pytest.mark.parametrize("family", NNX)
-def test_nnx(family, native_draws):
+def test_nnx(family, native_masks):
     make, x, named = NNX[family]
     qsd, model, twin = quantal.jax.nnx, make(nnx.Rngs(0)), make(nnx.Rngs(0))
     model.eval(), twin.eval()
@@ -136,9 +136,9 @@ def test_nnx(family, native_draws):
     assert all(site.unreached for site in proof if site.alpha is None)
 
     model.train()
-    native_draws.clear()
+    native_masks.clear()
     model(x)
-    assert bool(native_draws) == bool(named)
+    assert bool(native_masks) == bool(named)
 
     optimizer = nnx.Optimizer(model, optax.sgd(1e-2), wrt=nnx.Param)
     start = nnx.to_pure_dict(nnx.state(model, nnx.Param))
@@ -220,7 +220,7 @@ LINEN = {
 
 
 @pytest.mark.parametrize("family", LINEN)
-def test_linen(family, native_draws):
+def test_linen(family, native_masks):
     model, x, named = LINEN[family]
     qsd = quantal.jax.linen
     variables = model.init(KEY, x, False)
@@ -239,9 +239,9 @@ def test_linen(family, native_draws):
         y, _ = converted.apply(state, x, True, rngs={"dropout": KEY}, mutable="batch_stats")
         return jnp.mean(y**2)
 
-    native_draws.clear()
+    native_masks.clear()
     jax.eval_shape(loss, variables["params"])
-    assert bool(native_draws) == bool(named)
+    assert bool(native_masks) == bool(named)
     grads = jax.jit(jax.grad(loss))(variables["params"])
     params = jax.tree.map(lambda p, g: p - 1e-2 * g, variables["params"], grads)
     assert not same(params, variables["params"])
@@ -317,7 +317,7 @@ EQUINOX = {
 
 
 @pytest.mark.parametrize("family", EQUINOX)
-def test_equinox(family, native_draws, tmp_path):
+def test_equinox(family, native_masks, tmp_path):
     make, named = EQUINOX[family]
     qsd, model, x = quantal.jax.equinox, make(KEY), SERIES[0]
     converted = qsd.convert(model, lambda rate: 2 * rate, example=x, exclude="test_jax_zoo.py:*")
@@ -325,9 +325,9 @@ def test_equinox(family, native_draws, tmp_path):
     np.testing.assert_array_equal(calm(converted)(x), calm(model)(x))
     proof = qsd.sites(converted, example=lambda model: model(x, key=KEY))
     assert {site.kind for site in proof if site.alpha is None} == named
-    native_draws.clear()
+    native_masks.clear()
     converted(x, key=KEY)
-    assert bool(native_draws) == bool(named)
+    assert bool(native_masks) == bool(named)
 
     grads = eqx.filter_jit(eqx.filter_grad(lambda model: jnp.mean(model(x, key=KEY) ** 2)))(
         converted
@@ -372,7 +372,7 @@ HAIKU = {
 
 
 @pytest.mark.parametrize("family", HAIKU)
-def test_haiku(family, native_draws):
+def test_haiku(family, native_masks):
     function, x, named = HAIKU[family]
     qsd, model, rng = quantal.jax.haiku, hk.transform_with_state(function), jax.random.PRNGKey(0)
     params, state = model.init(rng, x, True)
@@ -386,9 +386,9 @@ def test_haiku(family, native_draws):
         assert same(one, other)
     proof = qsd.sites(converted, example=(x, True))
     assert {site.kind for site in proof if site.alpha is None} == named
-    native_draws.clear()
+    native_masks.clear()
     converted.apply(params, state, rng, x, True)
-    assert bool(native_draws) == bool(named)
+    assert bool(native_masks) == bool(named)
 
     def loss(params):
         return jnp.mean(converted.apply(params, state, rng, x, True)[0] ** 2)

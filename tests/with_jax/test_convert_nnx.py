@@ -287,6 +287,29 @@ def test_masks_on_touches_dilution_alone():
         assert m.blocks[0].dropout.deterministic is False
 
 
+def test_native_dropout_is_on_also_where_it_cannot_be_swapped():
+    class Drawing(nnx.Dropout):
+        def __call__(self, x, **kwargs):
+            return super().__call__(x, **kwargs)
+
+    def attend(*args, **kwargs):
+        return nnx.dot_product_attention(*args, **kwargs)
+
+    rngs = nnx.Rngs(0)
+    attention = nnx.MultiHeadAttention(
+        2, 8, dropout_rate=0.5, attention_fn=attend, decode=False, rngs=rngs
+    )
+    for layer in Drawing(0.5, rngs=rngs), attention:
+        layer.eval()
+        x = jax.random.normal(jax.random.key(0), (2, 5, 8))
+        before = layer(x)
+        with masks_on(layer, native=True):
+            assert not jnp.array_equal(layer(x), before)
+        assert jnp.array_equal(layer(x), before)
+        with pytest.raises(ValueError, match="expected one with QSD"), masks_on(layer):
+            pass
+
+
 def test_predictions():
     layer = convert(nnx.Dropout(0.5, deterministic=True, rngs=nnx.Rngs(0)), 1.0)
     both = nnx.List([layer])

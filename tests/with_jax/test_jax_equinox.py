@@ -116,7 +116,7 @@ def test_alpha_is_a_leaf_as_an_array_alone():
 def test_rate_is_another_name_of_p():
     layer = QSD(rate=0.3, alpha=1.0)
     assert layer.p == layer.rate == 0.3
-    with pytest.raises(ValueError, match="rate: expected no rate beside p"):
+    with pytest.raises(ValueError, match="rate: expected p or rate, not both"):
         QSD(0.3, 1.0, rate=0.3)
     with pytest.raises(ValueError, match=r"rate: expected a number in \[0, 1\]"):
         QSD(rate=1.5, alpha=1.0)

@@ -45,7 +45,7 @@ def test_without_attention_weights_attention_is_named(monkeypatch):
         quantal.jax.nnx.convert(attention, 1.0)
 
 
-def test_without_source_lines_native_draws_are_still_counted(monkeypatch):
+def test_without_source_lines_native_masks_are_still_counted(monkeypatch):
     assert _private_api.frames_of(object()) == []
     monkeypatch.setattr(_random_numbers, "frames_of", lambda equation: [])
     model = nnx.Sequential(lambda x: x * jax.random.bernoulli(jax.random.key(0), 0.5, x.shape))

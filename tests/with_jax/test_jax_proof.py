@@ -49,7 +49,7 @@ def bernoullis(monkeypatch):
 
 
 def drawn(function):
-    return [draw.kind for draw in _watch.native_draws(function, KEY, X)]
+    return [draw.kind for draw in _watch.native_masks(function, KEY, X)]
 
 
 @jax.jit
@@ -57,6 +57,7 @@ def compiled_before(key, x):
     return jnp.where(jax.random.bernoulli(key, 0.9, x.shape), x, 0)
 
 
+CAPTURED = jnp.linspace(0, 1, 8)  # with one axis, as the input of an Equinox model
 MASKS = {
     "by a name of its own": lambda key, x: x * bernoulli(key, 0.9, x.shape),
     "of uniform numbers": lambda key, x: x * (jax.random.uniform(key, x.shape) < 0.9),
@@ -119,6 +120,19 @@ MASKS = {
     "kept in a loop": lambda key, x: jax.lax.fori_loop(
         0, 3, lambda i, x: x * bernoulli(jax.random.fold_in(key, i), 0.9, x.shape), x
     ),
+    "a step": lambda key, x: x * jnp.heaviside(jax.random.uniform(key, x.shape) - 0.1, 0),
+    "by whole division": lambda key, x: x * ((jax.random.uniform(key, x.shape) + 0.9) // 1),
+    "above one bound": lambda key, x: (
+        x * jnp.digitize(jax.random.uniform(key, x.shape), jnp.array([0.1]))
+    ),
+    "in a sum of products": lambda key, x: jnp.einsum(
+        "abc,c->abc", x, bernoulli(key, 0.9, (8,)).astype(float)
+    ),
+    "multiplied in place": lambda key, x: x.at[:, :, jax.random.permutation(key, 8)[:2]].multiply(
+        0
+    ),
+    "after a change in place": lambda key, x: x.at[:, 0].add(1) * bernoulli(key, 0.9, x.shape),
+    "of captured data": lambda key, x: CAPTURED * bernoulli(key, 0.9, CAPTURED.shape) @ x[0, 0],
     "selected": lambda key, x: jax.lax.select(
         jax.random.uniform(key, x.shape) < 0.9, x, jnp.zeros_like(x)
     ),
@@ -141,6 +155,8 @@ NO_MASKS = {
     "a step of diffusion": lambda key, x: (
         x * jnp.linspace(0, 1, 10)[jax.random.randint(key, (2, 1, 1), 0, 10)]
     ),
+    "scaled noise": lambda key, x: x + CAPTURED * jax.random.normal(key, x.shape),
+    "added in place": lambda key, x: x.at[:, 0].add(jax.random.normal(key, (8,))),
     "one of two": lambda key, x: x[:, jax.random.randint(key, (3,), 0, 2)],
     "a masked autoencoder": lambda key, x: jnp.take_along_axis(
         x, jnp.argsort(jax.random.uniform(key, (2, 5)))[:, :3, None], 1
@@ -202,9 +218,9 @@ def test_where_a_mask_comes_from():
     def helper(x):
         return x * bernoulli(KEY, 0.9, x.shape)
 
-    (draw,) = _watch.native_draws(lambda x: nnx.Dropout(0.25)(helper(x) * 0 + x, rngs=KEY), X)[1:]
+    (draw,) = _watch.native_masks(lambda x: nnx.Dropout(0.25)(helper(x) * 0 + x, rngs=KEY), X)[1:]
     assert (draw.kind, draw.rate) == ("Dropout", 0.25)
-    site = _watch.native_draws(helper, X)[0].site
+    site = _watch.native_masks(helper, X)[0].site
     assert site.name == f"test_jax_proof.py:{helper.__code__.co_firstlineno + 1}"
     assert "test_where_a_mask_comes_from.<locals>.helper" in site.unreached
 
@@ -220,7 +236,7 @@ def test_where_a_mask_comes_from_that_jax_itself_makes():
 
     x = jnp.ones((2, 3, 5))  # of a shape that no other test has
     jax.make_jaxpr(first)(x)  # from now on, its program has no frames of ours
-    (draw,) = _watch.native_draws(helper, x)
+    (draw,) = _watch.native_masks(helper, x)
     # JAX 0.8 keeps the frames of whoever called it first.
     caller = helper if jax.__version_info__ >= (0, 9) else first
     assert draw.site.name == f"test_jax_proof.py:{caller.__code__.co_firstlineno + 1}"
@@ -300,6 +316,22 @@ def test_a_pass_that_draws_nothing_proves_nothing():
     assert model.layers[0].deterministic
 
 
+def test_what_is_out_of_reach_needs_no_mask():
+    """It is named, also if what it draws is no mask, or it is not run."""
+
+    class Noisy(nnx.Dropout):
+        def __call__(self, x, **_):
+            return x * (1 + self.rate * jax.random.normal(self.rngs(), x.shape))
+
+    model = nnx.Sequential(Noisy(0.5, rngs=nnx.Rngs(0)))
+    (site,) = quantal.jax.nnx.sites(model, example=X)
+    assert site.unreached
+    with pytest.raises(ValueError, match="Noisy is a class of its own"):
+        quantal.jax.nnx.convert(model, 1.0, example=X)
+    (site,) = quantal.jax.nnx.sites(nnx.Sequential(nnx.Dropout(1.0)), example=X)
+    assert not site.unreached  # but there is nothing to be drawn
+
+
 def test_nnx_a_tree_of_modules():
     model = {
         "one": nnx.Dropout(0.5, rngs=nnx.Rngs(0)),
@@ -363,6 +395,24 @@ def test_linen(model, bernoullis):
     assert bernoullis == []
     with pytest.raises(ValueError, match="example: expected a training pass"):
         sites(model, example=(X, False))
+
+
+class Attention(nn.Module):
+    rate: float
+
+    @nn.compact
+    def __call__(self, x, train=True):
+        x = nn.Dropout(0.1, deterministic=not train)(x)
+        attend = functools.partial(nn.dot_product_attention, precision="highest")
+        return nn.MultiHeadDotProductAttention(2, dropout_rate=self.rate, attention_fn=attend)(
+            x, deterministic=not train
+        )
+
+
+def test_attention_that_drops_nothing_is_not_named():
+    for rate, named in ((0.0, set()), (0.5, {("MultiHeadDotProductAttention_0",) * 2})):
+        found = quantal.jax.linen.sites(Attention(rate), example=X)
+        assert {(name, name) for name, _ in names(found)} == named
 
 
 class Inner(nnx.Module):

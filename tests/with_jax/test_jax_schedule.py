@@ -131,14 +131,14 @@ def test_what_does_not_go_together():
 
 def test_a_new_float_in_eager_code_compiles_nothing_and_stays_bounded(monkeypatch):
     traces = 0
-    draw = _coefficients.OwnTable.draw
+    draw = _coefficients.UnitArrays.draw
 
     def counted(self, *args):
         nonlocal traces
         traces += 1
         return draw(self, *args)
 
-    monkeypatch.setattr(_coefficients.OwnTable, "draw", counted)
+    monkeypatch.setattr(_coefficients.UnitArrays, "draw", counted)
     x = jnp.ones((3, 17))
     for i in range(5):
         quantal.jax.dilute(x, 0.3, 0.7 + i / 100, key=KEY)

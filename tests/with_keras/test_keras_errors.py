@@ -95,6 +95,10 @@ def test_one_form_for_every_hostile_argument(call, name, hostile, complaint):
     function, right = CALLS[call]
     said = []
     extra = [X, ops.ones(()), ops.arange(2), layers.Dense]
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        extra += [tf.RaggedTensor.from_row_lengths([1.0, 2.0], [0, 2]), tf.sparse.from_dense(X)]
     if not call.startswith("layer."):  # Keras lets no layer be an attribute of one that is built
         extra += [layers.Dense(2), MODEL]
     for wrong in hostile + extra:

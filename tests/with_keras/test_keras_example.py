@@ -235,6 +235,14 @@ def test_a_pass_that_draws_nothing_is_no_proof():
     assert [site.alpha for site in sites(model)] == [None]
 
 
+def test_noise_of_another_law_needs_no_mask():
+    model = sequence(layers.Dense(4), layers.GaussianDropout(0.5, name="noise"))
+    (site,) = sites(model, example=example(model))
+    assert (site.name, site.kind) == ("noise", "GaussianDropout")
+    with pytest.raises(ValueError, match=r"noise \(GaussianDropout\): .* another law"):
+        convert(model, 1.0, example=example(model))
+
+
 def test_a_model_that_is_not_built():
     model = keras.Sequential([layers.Dense(4), layers.Dropout(0.5)])
     x = np.ones((2, 3), np.float32)

@@ -70,6 +70,16 @@ def test_without_apply_scores(monkeypatch):
     assert [site.alpha for site in sites(model)] == [None]
 
 
+@pytest.mark.parametrize("name", ["get_dropout_mask", "reset_recurrent_dropout_mask"])
+def test_without_masks_of_cells(name, monkeypatch):
+    model = keras.Sequential([keras.Input((3, 2)), layers.LSTM(4, dropout=0.2, name="lstm")])
+    gone(monkeypatch, layers.LSTMCell, name)
+    (site,) = sites(model)
+    assert (site.name, site.rate) == ("lstm/cell/dropout", 0.2)
+    with pytest.raises(ValueError, match=rf"cannot swap(?s:.)*has no DropoutRNNCell\.{name}"):
+        convert(model, 0.2)
+
+
 def test_without_a_dropout_layer(monkeypatch):
     monkeypatch.setattr(_private_api, "dropout_layer", lambda layer: None)
     model = MODELS["heads"]()

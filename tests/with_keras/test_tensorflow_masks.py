@@ -36,6 +36,26 @@ MASKS = {
     "one of two": lambda x: x * kept(random.stateless_uniform(tf.shape(x), SEED, 0, 2, tf.int32)),
     "shuffled": lambda x: x * kept(random.shuffle(tf.range(8)) < 6),
     "floor": lambda x: x * tf.floor(random.uniform((4, 1, 1)) + 0.9),
+    "ceiling": lambda x: x * tf.math.ceil(random.uniform(tf.shape(x)) - 0.1),
+    "whole division": lambda x: x * ((random.uniform(tf.shape(x)) + 0.9) // 1),
+    "whole numbers": lambda x: x * kept(tf.cast(random.uniform(tf.shape(x)) + 0.9, tf.int32)),
+    "truth values": lambda x: (
+        x * kept(tf.cast(random.uniform(tf.shape(x), 0, 10, tf.int32), tf.bool))
+    ),
+    "reshaped": lambda x: (
+        x * kept(tf.tile(tf.transpose(random.uniform((6, 4)))[:, :, None], (1, 1, 8)) < 0.9)
+    ),
+    "put together": lambda x: x * kept(tf.concat(2 * [random.uniform((4, 6, 4))], 2) < 0.9),
+    "one of a stack": lambda x: x * kept(tf.stack(2 * [random.uniform((4, 6, 8))])[0] < 0.9),
+    "logarithm": lambda x: x * kept(tf.math.log(random.uniform(tf.shape(x))) > -3.0),
+    "absolute value": lambda x: x * kept(tf.abs(random.normal(tf.shape(x))) > 0.1),
+    "rounded off": lambda x: x * tf.round(tf.sigmoid(random.normal(tf.shape(x)))),
+    "truncated normal": lambda x: x * kept(random.truncated_normal(tf.shape(x)) > -1.0),
+    "gamma": lambda x: x * kept(random.stateless_gamma(tf.shape(x), SEED, 1.0) > 0.1),
+    "an order": lambda x: x * kept(tf.argsort(random.uniform(tf.shape(x))) < 6),
+    "the largest": lambda x: (
+        x * (lambda u: kept(u >= tf.math.top_k(u, 6)[0][..., -1:]))(random.uniform(tf.shape(x)))
+    ),
     "on the host": lambda x: x * tf.py_function(lambda: numpy_mask((4, 6, 8)), [], tf.float32),
     "binomial": lambda x: x * random.stateless_binomial((4, 6, 8), SEED, 1.0, 0.9, tf.float32),
 }
@@ -49,6 +69,11 @@ NO_MASKS = {
     "labels": lambda x: x + tf.one_hot(random.uniform((4, 6), 0, 8, tf.int32), 8),
     "a category": lambda x: random.categorical(x[0], 3),
     "rounded data": lambda x: tf.floor(x + random.uniform(tf.shape(x))),
+    "a time": lambda x: x + tf.floor(random.uniform((4, 1, 1), maxval=99)),
+    "a whole time": lambda x: x + kept(tf.cast(random.uniform((4, 1, 1)) * 99, tf.int32)),
+    "clipped noise": lambda x: x + tf.clip_by_value(random.normal(tf.shape(x)), -1.0, 1.0),
+    "noise of one size": lambda x: x + (lambda n: n / tf.norm(n))(random.normal(tf.shape(x))),
+    "a sign after an order": lambda x: kept(random.shuffle(x) > 0),
     "a crop": lambda x: tf.image.random_crop(x, (4, 3, 8)),
     "an order": lambda x: random.shuffle(x),
     "a function on the host": lambda x: tf.numpy_function(np.sinh, [x], tf.float32),

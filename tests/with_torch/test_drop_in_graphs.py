@@ -198,10 +198,26 @@ def test_jit_script_in_evaluation(make):
     assert not drops_anew(scripted, torch.ones(2, 50))
 
 
+@both
+def test_jit_script_leaves_the_model_as_it_is(make):
+    native = model(make).eval()
+    scripted, before = torch.jit.script(native), [type(m) for m in native.modules()]
+    assert [type(m) for m in native.modules()] == before
+    assert any(isinstance(m, torch.nn.Dropout) for m in native.modules())
+    stream = io.BytesIO()
+    torch.jit.save(scripted, stream)
+    stream.seek(0)
+    assert torch.equal(torch.jit.load(stream)(X), native(X))
+    assert drops_anew(native.train())
+
+
 def test_jit_script_in_training_is_an_error_in_words():
     message = r"training: expected False for torch\.jit\.script: call eval\(\) first"
     with pytest.raises(ValueError, match=message):
         torch.jit.script(model(MAKERS["QSD"]))
+    scripted = torch.jit.script(model(MAKERS["QSD"]).eval()).train()
+    with pytest.raises(torch.jit.Error, match="training: expected False for QSD in scripted code"):
+        scripted(X)
 
 
 @both

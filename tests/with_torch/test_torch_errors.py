@@ -1,5 +1,7 @@
 """Bad arguments of every public function and layer of torch: one form of error, or they work."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -53,6 +55,12 @@ def entered(model, native):
 
 def native():
     return nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))
+
+
+def sparse(layout, x=X):
+    with warnings.catch_warnings():  # of layouts whose support torch calls a beta
+        warnings.simplefilter("ignore")
+        return x.to_sparse(layout=layout)
 
 
 CALL = {"inplace": False, "generator": None, **LAW}
@@ -116,6 +124,8 @@ TENSORS = [
     torch.tensor(0.5), torch.tensor(2), torch.tensor(True), torch.tensor(1j), torch.tensor([0, 1]),
     torch.tensor([0, 5]), torch.ones(2, 3), torch.ones(2, 3).to(torch.float8_e5m2), torch.float32,
     torch.Generator(), torch.device("cpu"), nn.Linear, nn.Linear(3, 3),
+    *map(sparse, (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)),
+    X.to_mkldnn() if torch.backends.mkldnn.is_available() else X,
 ]  # fmt: skip
 
 
@@ -146,6 +156,27 @@ def test_a_tensor_without_a_value_is_no_number():
     for name in ("rate", "alpha"):
         with pytest.raises(TypeError, match=f"{name}: expected a number"):
             dilute(X, **{"rate": 0.5, "alpha": 1.0} | {name: torch.ones((), device="meta")})
+
+
+def test_what_has_a_value_for_each_example_is_no_number():
+    for name in ("rate", "alpha"):
+        right = {"rate": 0.5, "alpha": 1.0}
+        batched = torch.func.vmap(lambda n, name=name, right=right: dilute(X, **right | {name: n}))
+        with pytest.raises(TypeError, match=f"{name}: expected a number"):
+            batched(torch.ones(2))
+
+
+@pytest.mark.parametrize("rate", [0.5, 1.0])
+@pytest.mark.parametrize("inplace", [False, True])
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_sparse_tensors_of_two_kinds_are_diluted(layout, inplace, rate):
+    x = torch.eye(40) + 1
+    x[20:] = 0
+    key, packed = quantal.key(0), sparse(layout, x)
+    y = dilute(packed, rate, 1.0, generator=key, inplace=inplace)
+    assert y.layout is layout
+    assert (y is packed) == inplace
+    assert torch.equal(y.to_dense(), dilute(x, rate, 1.0, generator=key))
 
 
 @pytest.mark.parametrize("name", ["p", "rate", "alpha", "dilution", "calls", "generator", *AXES])

@@ -197,6 +197,22 @@ def test_without_torch_the_line_to_type():
     assert "torch is not installed. Type: pip install 'quantal[torch]'" in run.stderr
 
 
+@pytest.mark.parametrize("size", [100, 100_000])
+@pytest.mark.parametrize("call", [QSD(0.5, 1.0), lambda x: dilute(x, 0.5, 1.0)])
+def test_eager_code_asks_once_whether_it_is_compiled(call, size, monkeypatch):
+    x, asked = torch.ones(size), []
+    call(x)
+
+    def is_compiling():
+        caller = sys._getframe(1).f_globals["__name__"]
+        asked.extend([caller] if caller.startswith("quantal.") else [])
+        return False
+
+    monkeypatch.setattr(torch.compiler, "is_compiling", is_compiling)
+    call(x)
+    assert asked == ["quantal.torch._private_api"]
+
+
 def test_the_import_leaves_torch_s_compiler_alone():
     """Loading it takes as long as loading torch."""
     code = "import sys, quantal.torch; print('torch._dynamo' in sys.modules)"

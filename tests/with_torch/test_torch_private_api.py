@@ -1,7 +1,9 @@
 """What happens when a version of torch no longer has a private name that is used here."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -88,6 +90,20 @@ for name in NAMES:
         os._exit(1)
     os._exit(0)
 """
+
+
+def test_every_name_is_there_today():
+    """If this fails, a new torch has moved something: see what the module says of that name."""
+    import operator
+
+    import torch
+
+    from quantal.torch import _private_api
+
+    paths = re.findall(r'_private\(\s*"([\w.]+)"', Path(_private_api.__file__).read_text())
+    assert len(paths) > 10
+    for path in paths:
+        assert operator.attrgetter(path)(torch) is not None
 
 
 def test_without_a_private_name_all_goes_on():

@@ -93,6 +93,8 @@ def run_command(args: argparse.Namespace) -> int:
             raise ValueError(f"--jobs: expected 1 or more: {args.jobs}")
         if args.report is not None and args.report.suffix not in _SUFFIXES:
             raise ValueError(f"--report: expected {', '.join(_SUFFIXES)}: {args.report}")
+        if args.report is not None and (args.report.is_dir() or not args.report.parent.is_dir()):
+            raise ValueError(f"--report: expected a file in a folder that is there: {args.report}")
         reports = []
         for report in _reports(specs, args):
             reports.append(report)

@@ -13,7 +13,7 @@ from quantal._arguments import flag
 from quantal._errors import FLOATING, wrong_type
 from quantal._granularity import Axes, coefficient_shapes
 from quantal.dilution import Dilution, Vary
-from quantal.jax._coefficients import OwnTable, PSharedTable
+from quantal.jax._coefficients import SharedArrays, UnitArrays
 from quantal.jax._parameters import Number, Rate, law_of, table_of
 from quantal.jax._random_bits import typed_key
 from quantal.keys import Key
@@ -81,13 +81,13 @@ def dilute(
         return x
     if known == 1:
         return jnp.zeros_like(x)
-    table = table_of(law, OwnTable if p_shape is None else PSharedTable)
+    table = table_of(law, UnitArrays if p_shape is None else SharedArrays)
     return _quantal_dilute(x, typed_key(key), table, mask_shape, p_shape)
 
 
 def _check_array(x: Any) -> None:
     if isinstance(x, np.ma.MaskedArray) or not isinstance(x, jax.Array | np.ndarray):
-        raise wrong_type("x", FLOATING, getattr(x, "dtype", type(x)))
+        raise wrong_type("x", FLOATING, type(x))
     if not jnp.issubdtype(x.dtype, jnp.floating):
         raise wrong_type("x", FLOATING, x.dtype)
     if not x.dtype.isnative or x.dtype.itemsize > 8:  # bytes in a foreign order, long doubles

@@ -10,7 +10,7 @@ from jax import numpy as jnp
 
 from quantal._arguments import flag
 from quantal.dilution import Dilution, Vary
-from quantal.jax._coefficients import OwnTable, PSharedTable, table_on_device
+from quantal.jax._coefficients import SharedArrays, UnitArrays, table_on_device
 
 __all__ = ["Law", "law"]
 
@@ -29,7 +29,7 @@ class Law:
 
     rate: jax.Array
     alpha: jax.Array
-    table: OwnTable | PSharedTable
+    table: UnitArrays | SharedArrays
     vary: Vary = "pq"
     unit_mean: bool = False
 
@@ -64,7 +64,7 @@ def law(
     [0.765389  3.5688155 0.       ]
     """
     known = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
-    kind = PSharedTable if flag("shared_p", shared_p) else OwnTable
+    kind = SharedArrays if flag("shared_p", shared_p) else UnitArrays
     table = table_on_device(kind, known)
     rates = jnp.asarray(known.rate, jnp.float32), jnp.asarray(known.alpha, jnp.float32)
     return Law(*rates, table, known.vary, known.unit_mean)

@@ -18,7 +18,7 @@ from jax import numpy as jnp
 
 from quantal._errors import wrong_type, wrong_value
 from quantal.dilution import Dilution, Vary
-from quantal.jax._coefficients import PSharedTable, table_on_device
+from quantal.jax._coefficients import SharedArrays, table_on_device
 from quantal.jax._law import Law
 
 __all__ = ["Number", "Rate", "UnknownLaw", "described", "is_random", "law_of", "mode", "table_of"]
@@ -70,7 +70,7 @@ def table_of(law: Dilution | UnknownLaw | Law, kind: Any) -> Any:
         return table_on_device(kind, law)
     if isinstance(law, Law):
         if not isinstance(law.table, kind):
-            shared = kind is PSharedTable
+            shared = kind is SharedArrays
             there = "there" if shared else "no"
             expected = (
                 f"a law made with shared_p={shared}, since {there} p_broadcast_dims are given"

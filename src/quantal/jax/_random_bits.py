@@ -42,7 +42,10 @@ def typed_key(key: Any) -> jax.Array:
                 return key
             raise wrong_type("key", f"{_KEY}; for a key per example use jax.vmap", jax.typeof(key))
         if key.dtype == jnp.uint32 and key.ndim == 1:
-            return jax.random.wrap_key_data(key)
+            try:
+                return jax.random.wrap_key_data(key)
+            except TypeError:  # too few words, or too many
+                raise wrong_type("key", _KEY, key) from None
     raise wrong_type("key", _KEY, key)
 
 

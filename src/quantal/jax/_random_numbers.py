@@ -18,11 +18,12 @@ from quantal._watch import StackFrame, in_package
 from quantal.jax._private_api import BERNOULLI, RADEMACHER, RANDINT, UNIFORM, frames_of
 from quantal.sites import Site
 
-__all__ = ["COMPARISONS", "DATA", "HOST", "PLAIN", "WRITING", "Equation", "Kind", "MaskDraw"]
-__all__ += ["Numbers", "captured", "is_random", "join", "value_of"]
+__all__ = ["ADDING_TO", "COMPARISONS", "DATA", "HOST", "PLAIN", "WRITING", "Equation", "Kind"]
+__all__ += ["MaskDraw", "Numbers", "captured", "is_data", "is_random", "join", "value_of"]
 
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
-WRITING = ("scatter", "scatter_mul", "dynamic_update_slice")
+WRITING = ("scatter", "scatter_mul", "scatter_min", "scatter_max", "dynamic_update_slice")
+ADDING_TO = ("scatter_add", "scatter_sub")
 HOST = ("pure_callback", "io_callback")
 _SOURCES = ("random_bits", "rng_bit_generator", "rng_uniform", "threefry2x32")
 _ROUNDING = ("floor", "ceil", "round", "sign")
@@ -78,14 +79,15 @@ class Kind(IntEnum):
     """What numbers are. What is computed from several kinds is of the highest of them."""
 
     PLAIN = 0
-    RANDOM = 1  # fine: noise
-    SCALED = 2  # fine, and of any size
-    INDEX = 3  # one of many
-    ORDER = 4  # a permutation
-    FEW = 5  # one of some; these may be two
-    COARSE = 6  # what a mask is made of
-    ARRAY = 7  # from outside of the program: data, or a table
-    DATA = 8
+    LIST = 1  # from outside of the program, with one axis: data, or choices, or their probabilities
+    RANDOM = 2  # fine: noise
+    SCALED = 3  # fine, and of any size
+    INDEX = 4  # one of many
+    ORDER = 5  # a permutation
+    FEW = 6  # one of some; these may be two
+    COARSE = 7  # what a mask is made of
+    ARRAY = 8  # from outside of the program: data, or a table
+    DATA = 9
 
 
 class Numbers(NamedTuple):
@@ -114,13 +116,19 @@ def join(numbers: Iterable[Numbers]) -> Numbers:
 
 
 def captured(array: Any) -> Numbers:
-    """Return what a constant of a program is: with one axis at most, a number or some choices."""
-    return Numbers(Kind.ARRAY) if getattr(array, "ndim", 0) > 1 else PLAIN
+    """Return what a constant of a program is."""
+    axes = getattr(array, "ndim", 0)
+    return Numbers(Kind.ARRAY) if axes > 1 else Numbers(Kind.LIST) if axes else PLAIN
 
 
 def is_random(numbers: Numbers) -> bool:
     """Return whether numbers are random, and not data."""
     return Kind.RANDOM <= numbers.kind <= Kind.COARSE
+
+
+def is_data(numbers: Numbers) -> bool:
+    """Return whether numbers are data, if they are combined with a mask."""
+    return numbers.kind >= Kind.ARRAY or numbers.kind == Kind.LIST
 
 
 def value_of(var: Any, values: Mapping[Any, float]) -> float:
@@ -152,7 +160,7 @@ class Equation:
         values: Mapping[Any, float],
         around: tuple[StackFrame, ...],
     ) -> None:
-        self.name: str = equation.primitive.name
+        self.name: str = equation.primitive.name.replace("-", "_")
         self.params: Mapping[str, Any] = equation.params
         self.called: str | None = self.params.get("name")
         self.invars, self.outvars, self.inputs = equation.invars, equation.outvars, inputs
@@ -212,8 +220,12 @@ class Equation:
             return None
         if self.called == "remainder" and not _is_float(self.outvars[0]):
             return self._coarse(numbers) if value_of(self.invars[1], self._values) == 2 else _INDEX
-        if self.called == "searchsorted":
-            return self._coarse() if self.invars[0].aval.shape[0] == 2 else _INDEX
+        if self.called == "searchsorted":  # of one bound, or of what sums up to 1
+            return self._coarse() if self.invars[0].aval.shape[0] <= 2 else _INDEX
+        if self.called == "heaviside":
+            return self._coarse(numbers)
+        if self.called == "floor_divide" and numbers.kind <= Kind.SCALED:
+            return self._rounded(numbers) if _is_float(self.outvars[0]) else _INDEX
         return None
 
     def writes(self) -> tuple[Numbers, Numbers, Numbers]:
@@ -222,6 +234,10 @@ class Equation:
         if self.name == "dynamic_update_slice":
             return target, join(others[1:]), others[0]
         return target, others[0], others[1]
+
+    def is_product(self) -> bool:
+        """Return whether it multiplies number by number, as an einsum may."""
+        return self.name == "dot_general" and not any(self.params["dimension_numbers"][0])
 
     def results(self) -> list[Numbers]:
         """Return what it makes."""
@@ -243,7 +259,7 @@ class Equation:
             return self._selected()
         if self.name in ("gather", "dynamic_slice"):
             return self._taken(self.inputs[0], join(self.inputs[1:]), self.outvars[0])
-        if self.name in WRITING:
+        if self.name in (*WRITING, *ADDING_TO):
             target, indices, update = self.writes()
             if is_random(indices) and max(target.kind, update.kind) < Kind.ARRAY:
                 return self._coarse(indices)
@@ -256,7 +272,7 @@ class Equation:
     def _compared(self) -> Numbers:
         numbers = join(self.inputs)
         random = join(each for each in self.inputs if is_random(each))
-        if numbers.kind == Kind.DATA or random.kind == Kind.PLAIN:
+        if numbers.kind == Kind.DATA or not is_random(random):
             return numbers
         if self.invars[0] is self.invars[1]:  # whether it is NaN
             return PLAIN
@@ -276,11 +292,14 @@ class Equation:
         if kind > Kind.SCALED:
             return numbers
         if name in _ROUNDING or (self._becomes(np.integer) and _is_float(self.invars[0])):
-            # Of numbers that were scaled before, this makes a choice among many.
-            return self._coarse() if kind == Kind.RANDOM else _INDEX
+            return self._rounded(numbers)
         if name == "rem" and not _is_float(self.outvars[0]):
             return _INDEX
         return Numbers(Kind.SCALED) if name in _SCALING else numbers
+
+    def _rounded(self, numbers: Numbers) -> Numbers:
+        """Return the rounding of random numbers: of scaled ones, it is one of many."""
+        return self._coarse() if numbers.kind == Kind.RANDOM else _INDEX
 
     def _selected(self) -> Numbers:
         """Return what is selected by a condition among some cases."""

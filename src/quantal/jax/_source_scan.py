@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from quantal._selection import Place
-from quantal._source_scan import Scanner, SourceCall
+from quantal._source_scan import UNKNOWN, Scanner, SourceCall
 from quantal.sites import Site
 
 __all__ = ["LIBRARIES", "DropoutScan"]
@@ -75,7 +75,10 @@ class DropoutScan:
         if any(call.target is function for function in self._functions):
             names = list(inspect.signature(call.target).parameters)
             passed = call.argument(names.index("dropout_rate"), "dropout_rate")
-            return None if passed is None or passed.number == 0 else passed.number
+            # An attention_fn that is handed on is given the rate by the layer that gets it.
+            if passed is None or (call.passed_on and passed.value is UNKNOWN):
+                return None
+            return None if passed.number == 0 else passed.number
         return None
 
 

@@ -12,9 +12,9 @@ from typing import Any
 from quantal._errors import wrong_value
 from quantal._selection import Place
 from quantal._source_scan import SourceCall
-from quantal.jax._native_draws import MaskDraw, each_line_once, every_draw, native_draws
+from quantal.jax._native_masks import MaskDraw, each_line_once, every_draw, native_masks
 
-__all__ = ["native_draws", "unknown_places"]
+__all__ = ["native_masks", "unknown_places"]
 
 
 def unknown_places(
@@ -32,7 +32,7 @@ def unknown_places(
     known = list(known)
     unreached = [place for place in known if place.site.unreached]
     draws = every_draw(run, *args)
-    if not draws and any(place.site.rate != 0 for place in known):
+    if not draws and any(p.site.rate not in (0, 1) and not p.site.unreached for p in known):
         expected = "a training pass, in which dropout draws"
         raise wrong_value("example", expected, "a pass that draws nothing")
     return [

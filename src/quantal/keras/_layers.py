@@ -79,7 +79,7 @@ class QSD(keras.layers.Dropout):
         p_broadcast_dims: Axes = (),
         **kwargs: Any,
     ) -> None:
-        # Past the constructor of Dropout, which takes no key and no seed generator.
+        # Not by the constructor of Dropout, which takes no key and no seed generator.
         keras.layers.Layer.__init__(self, **kwargs)
         dilution = Dilution(rate, alpha, vary=vary, unit_mean=unit_mean)
         self.noise_shape = noise_shape
@@ -101,7 +101,7 @@ class QSD(keras.layers.Dropout):
         self._tables = backend.make_tables(dilution, shared) if dilution.rate > 0 else None
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # No property: Keras would save a generator by the name of what the property keeps it in.
+        # seed is not a property: Keras saves a generator under the name of the attribute it is in.
         if name == "seed" and getattr(self, "built", False):
             self._restart(_seed(value))
         elif name in ("broadcast_dims", "p_broadcast_dims"):

@@ -14,7 +14,7 @@ from quantal._watch import NativeMask, StackFrame
 from quantal.dilution import Dilution
 from quantal.jax import dilute as jax_dilute
 from quantal.jax._random_bits import threefry_key, typed_key
-from quantal.jax._watch import native_draws
+from quantal.jax._watch import native_masks
 from quantal.keras._draw import NOTHING_SHARED, RandomSource, SharedAxes
 from quantal.keys import Key
 from quantal.sites import Site
@@ -48,7 +48,7 @@ def masks_of_call(call: Callable[..., Any], args: tuple[Any, ...]) -> list[Nativ
     """Return the masks that a call draws without QSD; it is traced, so that nothing happens."""
     return [
         NativeMask(draw.rate, tuple(StackFrame(*frame) for frame in draw.frames))
-        for draw in native_draws(call, *jax.tree.map(jnp.asarray, args))
+        for draw in native_masks(call, *jax.tree.map(jnp.asarray, args))
     ]
 
 

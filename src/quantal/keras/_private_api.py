@@ -6,7 +6,7 @@ because of one, and `convert` names the dropout that it cannot reach without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -14,11 +14,13 @@ from keras import ops
 
 __all__ = [
     "BOOKKEEPING",
+    "CellHook",
     "HeadsHook",
     "ScoresHook",
     "build_now",
     "children",
     "dropout_layer",
+    "is_cell",
     "parts",
     "unpickle_model",
 ]
@@ -72,6 +74,59 @@ def build_now(layer: Any) -> None:
         layer._build_at_init()
     else:
         layer.built = True
+
+
+def is_cell(layer: Any) -> bool:
+    """Return whether a layer is a recurrent cell that drops units: Keras's, or one derived from it.
+
+    ``DropoutRNNCell.get_dropout_mask``, seen in 3.5 to 3.15. It has no underscore, but Keras does
+    not export the class. Gone: Keras's own three cells are still known, and see `CellHook`.
+    """
+    own = keras.layers.LSTMCell | keras.layers.GRUCell | keras.layers.SimpleRNNCell
+    return hasattr(layer, "get_dropout_mask") or isinstance(layer, own)
+
+
+class CellHook:
+    """A mixin for recurrent cells, whose masks pass through `_change_mask`.
+
+    The methods of ``DropoutRNNCell``, seen in 3.5 to 3.15. Gone: its dropout is out of reach.
+    """
+
+    @staticmethod
+    def missing(layer: Any) -> str:
+        """Return why the hook cannot work, or nothing."""
+        options = ("dropout", "recurrent_dropout")
+        names = [f"{verb}_{option}_mask" for verb in ("get", "reset") for option in options]
+        gone = (name for name in names if not hasattr(layer, name))
+        return next((_GONE.format(f"DropoutRNNCell.{name}") for name in gone), "")
+
+    def get_dropout_mask(self, step_input: Any) -> Any:
+        """Return the mask of the inputs."""
+        cell: Any = super()
+        return self._change_mask("dropout", step_input, cell.get_dropout_mask)
+
+    def get_recurrent_dropout_mask(self, step_input: Any) -> Any:
+        """Return the mask of the state."""
+        cell: Any = super()
+        return self._change_mask("recurrent_dropout", step_input, cell.get_recurrent_dropout_mask)
+
+    def reset_dropout_mask(self) -> None:
+        """Forget the mask of the inputs, before the next sequence."""
+        cell: Any = super()
+        cell.reset_dropout_mask()
+        self._forget_mask("dropout")
+
+    def reset_recurrent_dropout_mask(self) -> None:
+        """Forget the mask of the state, before the next sequence."""
+        cell: Any = super()
+        cell.reset_recurrent_dropout_mask()
+        self._forget_mask("recurrent_dropout")
+
+    def _change_mask(self, option: str, step_input: Any, native: Callable[[Any], Any]) -> Any:
+        raise NotImplementedError
+
+    def _forget_mask(self, option: str) -> None:
+        raise NotImplementedError
 
 
 class ScoresHook:

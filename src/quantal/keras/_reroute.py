@@ -12,7 +12,7 @@ from quantal.dilution import Dilution
 from quantal.keras._backend import backend
 from quantal.keras._draw import RandomSource
 from quantal.keras._layers import QSD
-from quantal.keras._private_api import HeadsHook, ScoresHook, dropout_layer
+from quantal.keras._private_api import CellHook, HeadsHook, ScoresHook, dropout_layer, is_cell
 from quantal.keras._walk import Node, walk
 
 __all__ = ["DilutedCell", "DilutedHeads", "Rerouted", "gate_masks", "mixin_of", "rates"]
@@ -37,25 +37,10 @@ class Rerouted:
         return backend.dilute(x, law, RandomSource(seed, generator))
 
 
-class DilutedCell(Rerouted):
+class DilutedCell(CellHook, Rerouted):
     """A recurrent cell with masks of QSD, each for all time steps, like Keras's own."""
 
-    def get_dropout_mask(self, step_input: Any) -> Any:
-        return self._mask("dropout", step_input, super().get_dropout_mask)  # type: ignore[misc]
-
-    def get_recurrent_dropout_mask(self, step_input: Any) -> Any:
-        native = super().get_recurrent_dropout_mask  # type: ignore[misc]
-        return self._mask("recurrent_dropout", step_input, native)
-
-    def reset_dropout_mask(self) -> None:
-        super().reset_dropout_mask()  # type: ignore[misc]
-        self._masks().pop("dropout", None)
-
-    def reset_recurrent_dropout_mask(self) -> None:
-        super().reset_recurrent_dropout_mask()  # type: ignore[misc]
-        self._masks().pop("recurrent_dropout", None)
-
-    def _mask(self, option: str, step_input: Any, native: Callable[[Any], Any]) -> Any:
+    def _change_mask(self, option: str, step_input: Any, native: Callable[[Any], Any]) -> Any:
         if option not in self._alphas or getattr(self, option) == 0:
             return native(step_input)
         masks = self._masks()
@@ -63,6 +48,9 @@ class DilutedCell(Rerouted):
             draw = lambda ones: self._dilute(option, ones)  # noqa: E731
             masks[option] = gate_masks(self, step_input, draw)
         return masks[option]
+
+    def _forget_mask(self, option: str) -> None:
+        self._masks().pop(option, None)
 
     def _masks(self) -> dict[str, Any]:
         """Return the masks of the current sequence; Keras need not track them."""
@@ -95,7 +83,7 @@ class DilutedHeads(HeadsHook, Rerouted):
 
 def mixin_of(layer: Any) -> type[Rerouted] | None:
     """Return the mixin that turns a layer's options into QSD; None if it has no such option."""
-    if hasattr(layer, "get_dropout_mask"):  # of Keras's DropoutRNNCell, which is not public
+    if is_cell(layer):
         return DilutedCell
     if isinstance(layer, keras.layers.Attention):
         return DilutedAttention

@@ -69,7 +69,8 @@ def unknown_places(model: Any, example: Any, known: Iterable[Place]) -> list[Pla
             with keras.StatelessScope():
                 found = backend.masks_of_call(partial(model, training=True), _arguments(example))
     masks = [mask for mask in found if not _draws_otherwise(mask)]
-    if not masks and not drawn and any(place.site.rate > 0 for place in known):
+    reached = (place.site for place in known if not place.site.unreached)  # the others are named
+    if not masks and not drawn and any(site.rate > 0 for site in reached):
         expected = "a training pass, in which dropout draws"
         raise wrong_value("example", expected, "a pass that draws nothing")
     unreached = [place for place in known if place.site.unreached]

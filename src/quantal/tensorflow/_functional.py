@@ -160,6 +160,8 @@ def constants(dilution: Dilution, shared: bool, device: str) -> tuple[Tensor, Te
 
 def check_input(x: Tensor, shared: Axes, p_shared: Axes) -> tuple[Shape, Shape | None]:
     """Return the shapes of coefficients and probabilities, as `coefficient_shapes` does."""
+    if not isinstance(x, tf.Tensor | tf.Variable):  # but sparse or ragged, say, as Keras has it
+        raise wrong_type("x", FLOATING, type(x))
     if not x.dtype.is_floating:
         raise wrong_type("x", FLOATING, x.dtype.name)
     if x.shape.rank is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
@@ -44,7 +45,20 @@ def run_unnoticed(
     if not model.training:
         model.train()
     with _same_values(model, steps), _same_random_states(model), _eager(), torch.enable_grad():
-        watched(run)
+        try:
+            watched(run)
+        finally:
+            _reshard(model)
+
+
+def _reshard(model: nn.Module) -> None:
+    """Let modules of FSDP2 have their shards for parameters, as before the pass."""
+    if "torch.distributed.fsdp" in sys.modules and torch.distributed.is_available():
+        from torch.distributed.fsdp import FSDPModule
+
+        for module in model.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
 
 
 def build(model: nn.Module, example: Any) -> None:
@@ -90,7 +104,9 @@ def _same_values(model: nn.Module, steps: bool) -> Iterator[None]:
         hook.remove()
         with torch.no_grad():
             for tensor, value in values:
-                if not torch.equal(tensor, value):
+                if tensor.shape != value.shape:  # as the statistics of an observer
+                    tensor.data = value
+                elif not torch.equal(tensor, value):
                     tensor.copy_(value)
         for parameter, gradient in gradients:
             parameter.grad = gradient

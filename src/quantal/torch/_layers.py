@@ -179,6 +179,12 @@ class DilutionLayer(MoveHook):
 
     def forward(self, input: Tensor) -> Tensor:
         """Dilute in training; return the input itself in evaluation and at a rate of 0."""
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            return self._forward(input)
+        assert not self.training, "training: expected False for QSD in scripted code"
+        return input
+
+    def _forward(self, input: Tensor) -> Tensor:
         if not isinstance(input, Tensor):
             return self._record(input)
         dims, p_dims = self._dims_for(input), self._p_broadcast_dims
@@ -189,9 +195,9 @@ class DilutionLayer(MoveHook):
         if code is Code.EAGER:
             if function_modes_active():  # as in a converted model: it need not see each step
                 with without_function_modes():
-                    return self.forward(input)
+                    return self._forward(input)
         elif is_special(input, code):
-            return dilute_special(input, self.forward, dims, p_dims, self.inplace)
+            return dilute_special(input, self._forward, dims, p_dims, self.inplace)
         mask_shape, p_shape = check_input(input, dims, p_dims)
         if self._limit == 1:
             return zeros(input, self.inplace)
@@ -302,11 +308,18 @@ class DilutionLayer(MoveHook):
         super().__setstate__(state)
         self.p = rate
 
-    def __prepare_scriptable__(self) -> nn.Module:
-        """Return what torch.jit.script is to compile instead."""
-        if not self.training or self._limit == 0:
-            return nn.Identity()
-        raise wrong_value("training", "False for torch.jit.script: call eval() first", True)
+    # --- torch.jit.script compiles what `forward` has for it, and needs nothing else --------------
+
+    __jit_ignored_attributes__ = ("_tables", "_native")
+    __jit_unused_properties__ = (
+        "dilution", "p", "rate", "alpha", "broadcast_dims", "p_broadcast_dims", "calls", "_shared",
+    )  # fmt: skip
+
+    def __prepare_scriptable__(self) -> "DilutionLayer":
+        """Refuse to be compiled in training."""
+        if self.training:
+            raise wrong_value("training", "False for torch.jit.script: call eval() first", True)
+        return self  # what else is returned takes this layer's place in the model, for good
 
 
 class QSD(DilutionLayer, nn.Dropout):

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from quantal._process_lock import ProcessLock
 from quantal._watch import NativeMask, in_package, short, stack_frames
 from quantal.torch._private_api import (
     DispatchMode,
@@ -33,6 +34,8 @@ from quantal.torch._private_api import (
 )
 
 __all__ = ["DROPOUT", "MaskWatch", "native_masks"]
+
+_WATCHING = ProcessLock(threading.RLock)
 
 DROPOUT = re.compile("drop_?(out|block)", re.IGNORECASE)
 """The names of code that says of itself that it drops units."""
@@ -298,19 +301,20 @@ def native_masks(run: Callable[[], Any]) -> list[NativeMask]:
 
 
 @contextmanager
-def _also_in_new_threads(mode: TorchDispatchMode) -> Iterator[None]:
+def _also_in_new_threads(mode: Any) -> Iterator[None]:
     """Within it, threads that are started are in a mode, which belongs to one thread else."""
-    run = threading.Thread.run
+    with _WATCHING():  # or what one watch puts back might be what another has set
+        run = threading.Thread.run
 
-    def run_in_mode(thread: threading.Thread) -> None:
-        with mode:
-            run(thread)
+        def run_in_mode(self: threading.Thread) -> None:
+            with mode:
+                run(self)
 
-    threading.Thread.run = run_in_mode  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        threading.Thread.run = run  # type: ignore[method-assign]
+        threading.Thread.run = run_in_mode  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            threading.Thread.run = run  # type: ignore[method-assign]
 
 
 def _repeats() -> bool:

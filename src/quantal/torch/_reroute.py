@@ -208,15 +208,15 @@ def _bare_rate(input: Tensor, p: float, train: bool) -> Any:
 
 
 def _maps(
-    single_sample: int | None,
+    batch: int | None,
     alpha: float,
     input: Tensor,
     p: float = 0.5,
     training: bool = True,
     inplace: bool = False,
 ) -> Tensor:
-    """Drop whole channels; ``single_sample`` as in `map_axes_as_torch`."""
-    axes = map_axes_as_torch(input.ndim, single_sample)
+    """Drop whole channels; ``batch`` as in `map_axes_as_torch`."""
+    axes = map_axes_as_torch(input.ndim, batch)
     return _dilute(alpha, input, p, training, inplace, axes)
 
 
@@ -260,9 +260,9 @@ def _routes() -> dict[Any, Route]:
     maps = functools.partial
     diluting: dict[str, tuple[Any, Any, Any]] = {
         "F.dropout": (F.dropout, _dropout, _dropout_rate),
-        "F.dropout1d": (F.dropout1d, maps(_maps, QSD1d.single_sample), _dropout_rate),
-        "F.dropout2d": (F.dropout2d, maps(_maps, QSD2d.single_sample), _dropout_rate),
-        "F.dropout3d": (F.dropout3d, maps(_maps, QSD3d.single_sample), _dropout_rate),
+        "F.dropout1d": (F.dropout1d, maps(_maps, QSD1d.batch), _dropout_rate),
+        "F.dropout2d": (F.dropout2d, maps(_maps, QSD2d.batch), _dropout_rate),
+        "F.dropout3d": (F.dropout3d, maps(_maps, QSD3d.batch), _dropout_rate),
         "torch.dropout": (torch.dropout, _bare_dropout, _bare_rate),
         "torch.dropout_": (torch.dropout_, _bare_dropout_, _bare_rate),
         "torch.feature_dropout": (torch.feature_dropout, maps(_bare_maps, False), _bare_rate),

@@ -13,29 +13,30 @@ from quantal.torch._layers import DilutionLayer
 __all__ = ["QSD1d", "QSD2d", "QSD3d", "map_axes_as_torch"]
 
 
-def map_axes_as_torch(ndim: int, single_sample: int | None) -> tuple[int, ...]:
+def map_axes_as_torch(ndim: int, batch: int | None) -> tuple[int, ...]:
     """Return the axes of a feature map as torch's own dropout of channels takes them.
 
     Parameters
     ----------
     ndim : int
         The number of axes of the input.
-    single_sample : int or None
-        How many axes torch takes for a single sample; any other input is a batch to it.
+    batch : int or None
+        How many axes torch takes for a batch; any other input is a single sample to it. If this is
+        None, every input is a batch.
 
     Examples
     --------
-    >>> map_axes_as_torch(4, None), map_axes_as_torch(4, single_sample=4)
+    >>> map_axes_as_torch(4, None), map_axes_as_torch(4, batch=5)
     ((2, 3), (1, 2, 3))
     """
-    return tuple(range(1 if ndim == single_sample else 2, ndim))
+    return tuple(range(2 if batch in (None, ndim) else 1, ndim))
 
 
 class _Maps(DilutionLayer):
     """One coefficient for each channel of each sample."""
 
     axes: ClassVar[tuple[str, ...]]
-    single_sample: ClassVar[int | None]  # to torch's own layer, see `map_axes_as_torch`
+    batch: ClassVar[int | None]  # to torch's own layer, see `map_axes_as_torch`
 
     def __init__(
         self,
@@ -46,12 +47,13 @@ class _Maps(DilutionLayer):
     ) -> None:
         super().__init__(p, alpha, inplace, broadcast_dims=self._own_dims, **options)
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
         cls._own_dims = tuple(range(-len(cls.axes), 0))
 
     def _dims_for(self, input: Tensor) -> Axes:
         if self._native is not None:  # what torch's layer has accepted here must go on to work
-            return map_axes_as_torch(input.ndim, self.single_sample)
+            return map_axes_as_torch(input.ndim, self.batch)
         if input.ndim - len(self.axes) not in (1, 2):
             maps = ", ".join(("C", *self.axes))
             raise wrong_value("x", f"a tensor of shape ({maps}) or (N, {maps})", tuple(input.shape))
@@ -72,7 +74,7 @@ class QSD1d(_Maps, nn.Dropout1d):
     """
 
     axes = ("L",)
-    single_sample = 2
+    batch = 3
 
 
 class QSD2d(_Maps, nn.Dropout2d):
@@ -87,7 +89,7 @@ class QSD2d(_Maps, nn.Dropout2d):
     """
 
     axes = ("H", "W")
-    single_sample = None  # three axes are (N, C, L) to torch
+    batch = None  # three axes are (N, C, L) to torch
 
 
 class QSD3d(_Maps, nn.Dropout3d):
@@ -102,4 +104,4 @@ class QSD3d(_Maps, nn.Dropout3d):
     """
 
     axes = ("D", "H", "W")
-    single_sample = 4
+    batch = 5

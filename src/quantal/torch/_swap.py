@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import nn
 
+from quantal._errors import wrong_value
 from quantal.dilution import Dilution
 from quantal.torch._classes import (
     become,
@@ -110,6 +111,11 @@ class Rerouted(nn.Module):
         with _as_native(self):  # whose class may have its own way, as a GraphModule does
             make, args = self.__reduce_ex__(protocol)[:2]
         return _rerouted_again, (make, args, self._qsd_kept())
+
+    def __prepare_scriptable__(self) -> Any:
+        """Refuse torch.jit.script, which reads source: there would be no QSD in it."""
+        expected = "one without QSD in its own code for torch.jit.script: call revert first"
+        raise wrong_value("model", expected, type(self).__name__)
 
     def _qsd_kept(self) -> dict[str, Any]:
         return {name: vars(self)[name] for name in _KEPT}

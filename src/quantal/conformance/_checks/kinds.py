@@ -57,7 +57,6 @@ OTHERS = (
     *(Settings.of(law, **P_ONLY) for law in (VARY_Q[4], VARY_P[2], DROPOUT[2])),
 )
 DTYPES = 4  # at most
-KINDS = len(OTHERS) + DTYPES * len(IN_EACH_DTYPE)
 
 UNITS: Shape = (61, 47)
 COPIES = 0.2
@@ -103,11 +102,13 @@ class Kind:
         return bool(self.settings.broadcast_dims or self.settings.p_broadcast_dims)
 
 
-def kinds(trial: Trial) -> Iterator[Kind]:
-    """Yield every kind of call."""
+def kinds(trial: Trial, others: int) -> Iterator[Kind]:
+    """Yield every kind of call, of the less usual ones those in so many dtypes."""
+    if trial.quick:
+        yield from (Kind(settings, trial.subject.dtype) for settings in IN_EACH_DTYPE)
+        return
     for number, dtype in enumerate(trial.subject.dtypes):
-        others = OTHERS if number == 0 and not trial.quick else ()
-        for settings in () if number and trial.quick else (*IN_EACH_DTYPE, *others):
+        for settings in (*IN_EACH_DTYPE, *OTHERS) if number < others else IN_EACH_DTYPE:
             yield Kind(settings, dtype)
 
 
@@ -115,12 +116,12 @@ def kinds(trial: Trial) -> Iterator[Kind]:
     "streams-by-kind",
     fault="20% of units that are copies of others, in their call, of another seed or in another"
     " call, at any distance; at one place of 64 a rate off by 40%",
-    parts=4 * KINDS,
+    parts=4 * DTYPES * len(IN_EACH_DTYPE + OTHERS),
 )
 def streams_by_kind(trial: Trial) -> Iterator[Finding]:
     """Units, seeds and calls are independent in each kind of call, and all places alike."""
     steps, units = range(1, NEAR + 1), math.prod(UNITS)
-    for kind in kinds(trial):
+    for kind in kinds(trial, others=DTYPES):
         law = kind.settings.law
         test = apart_test(trial, units, NEAR, COPIES, law)
         places = Largest(Proportion(law.rate, slack=4 * CELL), sum(UNITS) + sum(PERIODS))
@@ -145,11 +146,11 @@ def streams_by_kind(trial: Trial) -> Iterator[Finding]:
 @statistical(
     "ends-by-kind",
     fault="the first or last unit of a call always or never 0, or with the mask of another",
-    parts=2 * (len(ENDS) + len(ENDS_IN_A_LAYER)) * KINDS,
+    parts=2 * (len(ENDS) + len(ENDS_IN_A_LAYER)) * (len(OTHERS) + DTYPES * len(IN_EACH_DTYPE)),
 )
 def ends_by_kind(trial: Trial) -> Iterator[Finding]:
     """The first and the last units of each kind of call are dropped as they should be."""
-    for kind in kinds(trial):
+    for kind in kinds(trial, others=1):
         for units in ENDS[:1] if trial.quick else ENDS:
             yield from _ends(trial, kind, units, "seeds")
         for units in () if trial.quick or trial.subject.lacks("calls") else ENDS_IN_A_LAYER:

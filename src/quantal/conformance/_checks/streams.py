@@ -125,7 +125,7 @@ def _rates_of_one_seed(trial: Trial) -> Iterator[Finding]:
     """Ask whether a rate drops its share where another has been drawn from the same seed."""
     (seed,) = trial.subject.seeds("settings-matter", 1, start=1)
     for alpha in (1.0, INF):
-        for rate in (0.1, 0.9, 0.5, 0.2):
+        for rate in (0.9, 0.1, 0.5):
             c = trial.subject.draw(Settings(rate, alpha), seed, SMALL)
             dropped = float(np.mean(c == 0))
             what = f"rate={rate!r}, alpha={alpha!r}, after others"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from typing import Any, cast
+from typing import cast
 
 import equinox as eqx
 import jax
-import numpy as np
 
+from quantal._arguments import axes_as_given
 from quantal._errors import wrong_type, wrong_value
 from quantal._granularity import Axes
 from quantal.dilution import Vary
@@ -93,15 +93,16 @@ class QSD(eqx.nn.Dropout):
     ) -> None:
         if rate is not None:
             if p is not _DEFAULT:
-                raise wrong_value("rate", "no rate beside p, which is the same", rate)
+                raise wrong_value("rate", "p or rate, not both", rate)
             p = rate
         law_of(p, alpha, vary, unit_mean)
         mode("inference", inference)
         mode("deterministic", deterministic)
         super().__init__(cast("float", p), inference, deterministic=deterministic)
         self.alpha = StaticNumber(alpha) if isinstance(alpha, numbers.Real) else alpha
-        self.broadcast_dims = _hashable(broadcast_dims)
-        self.p_broadcast_dims = _hashable(p_broadcast_dims)
+        # As a static field can hold them, since Equinox compares these.
+        self.broadcast_dims = axes_as_given("broadcast_dims", broadcast_dims)
+        self.p_broadcast_dims = axes_as_given("p_broadcast_dims", p_broadcast_dims)
         self.vary = vary
         self.unit_mean = unit_mean
 
@@ -151,10 +152,3 @@ class QSD(eqx.nn.Dropout):
             broadcast_dims=self.broadcast_dims,
             p_broadcast_dims=self.p_broadcast_dims,
         )
-
-
-def _hashable(axes: Axes) -> Axes:
-    """Return axes as something hashable, since Equinox compares static fields."""
-    array = isinstance(axes, jax.Array | np.ndarray) and hasattr(axes, "tolist")  # not so a key
-    listed: Any = axes.tolist() if array else axes  # type: ignore[union-attr]
-    return tuple(listed) if isinstance(listed, list) else listed

@@ -8,7 +8,8 @@ from typing import cast
 import jax
 from flax import nnx
 
-from quantal._errors import wrong_type
+from quantal._arguments import axes_as_given
+from quantal._errors import wrong_type, wrong_value
 from quantal.dilution import Vary
 from quantal.jax._functional import dilute
 from quantal.jax._law import Law
@@ -86,11 +87,13 @@ class QSD(nnx.Dropout):
         if not isinstance(rng_collection, str):
             raise wrong_type("rng_collection", "the name of a random stream", rng_collection)
         deterministic = mode("deterministic", deterministic)
+        if isinstance(rngs, nnx.Rngs):
+            _stream(rngs, rng_collection)
         if isinstance(rate, Law):
             rate = nnx.data(rate)
         super().__init__(
             cast("float", rate),
-            broadcast_dims=broadcast_dims,
+            broadcast_dims=cast("Sequence[int]", axes_as_given("broadcast_dims", broadcast_dims)),
             deterministic=deterministic,
             rng_collection=rng_collection,
             rngs=None if isinstance(rngs, Key) else rngs,
@@ -98,7 +101,7 @@ class QSD(nnx.Dropout):
         if isinstance(rngs, Key):  # a stream folds in its count, as a portable key needs
             self.rngs = nnx.Rngs(**{rng_collection: typed_key(rngs)})[rng_collection]
         self.alpha = alpha
-        self.p_broadcast_dims = p_broadcast_dims
+        self.p_broadcast_dims = axes_as_given("p_broadcast_dims", p_broadcast_dims)
         self.vary = vary
         self.unit_mean = unit_mean
 
@@ -143,9 +146,16 @@ class QSD(nnx.Dropout):
         if rngs is None:
             raise ValueError(_NO_RNGS)
         if isinstance(rngs, nnx.Rngs):
-            return rngs[self.rng_collection]()
+            return _stream(rngs, self.rng_collection)()
         if isinstance(rngs, nnx.RngStream):
             return rngs()
         if isinstance(rngs, jax.Array | Key):
             return rngs
         raise wrong_type("rngs", f"{_RNGS}, or a JAX key", rngs)
+
+
+def _stream(rngs: nnx.Rngs, name: str) -> nnx.RngStream:
+    try:
+        return rngs[name]
+    except KeyError:
+        raise wrong_value("rngs", f"streams with {name!r} or 'default' among them", rngs) from None

@@ -54,7 +54,7 @@ def masks_on(model: Model, *, native: bool = False) -> Iterator[Model]:
     Array([2.756429, 0.      , 0.      , 0.      ], dtype=float32)
     """
     native = flag("native", native)
-    layers = [place for place in find_sites(model) if not place.site.unreached]
+    layers = [place for place in find_sites(model) if place.how is None]  # code has no mode
     every = [place.module for place in places_that_draw(layers, native)]
     drawing = [module for module in every if linen_module_in(module) is None]
     in_linen = _masks_on_in_linen(native) if len(drawing) < len(every) else nullcontext()

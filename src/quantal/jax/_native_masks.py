@@ -1,4 +1,4 @@
-"""The masks that a program of JAX draws.
+"""The masks that a JAX program draws.
 
 Whatever the source looks like, a mask is coarse, as a comparison or a rounding of random numbers
 is. And it changes data: it multiplies them, selects among them, is added to them or written into
@@ -19,6 +19,7 @@ from quantal._watch import StackFrame, looks_random
 from quantal.jax._functional import DILUTE
 from quantal.jax._private_api import callback_of
 from quantal.jax._random_numbers import (
+    ADDING_TO,
     COMPARISONS,
     DATA,
     HOST,
@@ -29,11 +30,12 @@ from quantal.jax._random_numbers import (
     MaskDraw,
     Numbers,
     captured,
+    is_data,
     is_random,
     join,
 )
 
-__all__ = ["QSD", "MaskDraw", "each_line_once", "every_draw", "native_draws"]
+__all__ = ["QSD", "MaskDraw", "each_line_once", "every_draw", "native_masks"]
 
 QSD = "QSD"
 """The kind of a draw that is QSD's."""
@@ -41,13 +43,13 @@ QSD = "QSD"
 # Operations in which coarse numbers do not drop data: as indices, as a projection, side by side.
 _HARMLESS = {
     *("gather", "dynamic_slice", "dot_general", "conv_general_dilated", "concatenate"),
-    *("scatter-add", "scatter_add"),
+    *ADDING_TO,
     *COMPARISONS,
 }
 _ADDING = {"add", "sub", "add_any"}
 
 
-def native_draws(run: Callable[..., Any], *args: Any) -> list[MaskDraw]:
+def native_masks(run: Callable[..., Any], *args: Any) -> list[MaskDraw]:
     """Trace a function, and return the masks that it draws without QSD, each line of code once.
 
     Examples
@@ -56,7 +58,7 @@ def native_draws(run: Callable[..., Any], *args: Any) -> list[MaskDraw]:
     >>> def run(key, x):
     ...     x = quantal.jax.dilute(x, 0.5, 1.0, key=key)
     ...     return x * jax.random.bernoulli(key, 0.9, x.shape)
-    >>> [draw.kind for draw in native_draws(run, jax.random.key(0), jax.numpy.ones((2, 3)))]
+    >>> [draw.kind for draw in native_masks(run, jax.random.key(0), jax.numpy.ones((2, 3)))]
     ['bernoulli']
     """
     return each_line_once(every_draw(run, *args))
@@ -187,7 +189,8 @@ def _masks(equation: Equation) -> tuple[MaskDraw, ...]:
         target, indices, update = equation.writes()
         overwrites = target.kind >= Kind.ARRAY > update.kind and is_random(indices)
         return (indices.draws or (equation.draw(),)) if overwrites else ()
-    if equation.name in _HARMLESS or all(each.kind < Kind.ARRAY for each in numbers):
+    harmless = equation.name in _HARMLESS and not equation.is_product()
+    if harmless or not any(map(is_data, numbers)):
         return ()
     least = Kind.COARSE if equation.name in _ADDING else Kind.FEW
     return join(each for each in numbers if least <= each.kind <= Kind.COARSE).draws
@@ -195,6 +198,8 @@ def _masks(equation: Equation) -> tuple[MaskDraw, ...]:
 
 def _programs_in(equation: Equation) -> Iterator[Any]:
     """Walk through the programs that an operation holds: of a loop, a branch, a function."""
+    if equation.name in (*WRITING, *ADDING_TO):  # which only says how two numbers become one
+        return
     for value in equation.params.values():
         for each in value if isinstance(value, tuple | list) else (value,):
             inner = getattr(each, "jaxpr", each)
