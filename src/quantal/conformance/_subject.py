@@ -87,6 +87,7 @@ class Subject:
     def calls(self, x: Array, settings: Settings, seed: int, count: int) -> Sequence[Array]:
         """Return the outputs of successive calls of one layer."""
         assert isinstance(self.adapter, SupportsCalls)
+        x = np.asarray(x)
         outputs = self.adapter.calls(x, count=count, **vars(settings), seed=seed)
         if len(outputs) != count:
             raise ConformanceError(f"calls returned {len(outputs)} outputs for count={count}")

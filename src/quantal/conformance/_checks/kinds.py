@@ -61,7 +61,7 @@ DTYPES = 4  # at most
 UNITS: Shape = (61, 47)
 COPIES = 0.2
 AT_ONE_PLACE = 0.2
-ENDS: tuple[Shape, ...] = ((23,), (3, 15), (1003,))
+ENDS: tuple[Shape, ...] = ((23,), (3, 335))
 """Calls that leave a rest, whatever power of two they are drawn in."""
 
 ENDS_IN_A_LAYER: tuple[Shape, ...] = ((5, 7, 11),)
