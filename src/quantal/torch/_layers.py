@@ -176,7 +176,7 @@ class DilutionLayer(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Dilute in training; return the input itself in evaluation and at a rate of 0."""
-        if not torch.jit.is_scripting():
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
             return self._forward(input)
         assert not self.training, "training: expected False for QSD in scripted code"
         return input

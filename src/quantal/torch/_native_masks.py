@@ -306,7 +306,7 @@ def _also_in_new_threads(mode: TorchDispatchMode) -> Iterator[None]:
         with mode:
             run(thread)
 
-    threading.Thread.run = run_in_mode  # type: ignore[method-assign]
+    threading.Thread.run = run_in_mode  # type: ignore[assignment, method-assign]
     try:
         yield
     finally:
