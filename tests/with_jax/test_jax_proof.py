@@ -214,6 +214,12 @@ def test_nothing_else_is(way):
     assert drawn(NO_MASKS[way]) == []
 
 
+def test_without_jit():
+    with jax.disable_jit():
+        assert drawn(NO_MASKS["what QSD draws"]) == []
+        assert drawn(compiled_before) == ["bernoulli"]
+
+
 def test_where_a_mask_comes_from():
     def helper(x):
         return x * bernoulli(KEY, 0.9, x.shape)

@@ -156,6 +156,18 @@ def test_samples_and_a_function_of_the_output():
     assert predict_mc(model, np.ones((3, 4), np.float32), 2).samples is None
 
 
+@pytest.mark.parametrize("dtype", ["int32", "bool"])
+def test_the_mean_of_whole_numbers_is_none(dtype):
+    model = keras.Sequential([keras.Input((8,)), QSD(0.5, 1.0, seed=1)])
+    got = predict_mc(
+        model, np.ones((3, 8)), 5, output=lambda y: (y > 0).astype(dtype), samples=True
+    )
+    np.testing.assert_allclose(got.mean, np.mean(got.samples, 0), rtol=1e-6)
+    np.testing.assert_allclose(got.std, np.std(got.samples, 0, ddof=1), rtol=1e-6)
+    assert got.mean.dtype == got.std.dtype == np.float32
+    assert np.any((0 < got.mean) & (got.mean < 1))
+
+
 @pytest.mark.parametrize("native", [False, True])
 def test_nothing_to_draw(native):
     x = np.ones((3, 4), np.float32)

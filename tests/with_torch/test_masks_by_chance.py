@@ -91,6 +91,7 @@ MASKS = {
     "generator": (RATE, lambda m, x: x * torch.empty_like(x).bernoulli_(1 - RATE, generator=m.own[0])),
     "distribution": (RATE, lambda m, x: x * torch.distributions.Bernoulli(1 - RATE).sample(x.shape)),
     "binomial": (None, lambda m, x: x * torch.distributions.Binomial(1, torch.tensor(0.7)).sample(x.shape)),
+    "binomial, a few": (None, lambda m, x: x * torch.binomial(torch.ones(8, 1), torch.full((8, 1), 0.7))),
     "floor": (None, lambda m, x: x * (torch.rand(x.shape) + 0.7).floor()),
     "ceil": (None, lambda m, x: x * torch.empty(x.shape).uniform_(-RATE, 0.7).ceil()),
     "a rate in a buffer": (RATE, lambda m, x: x * (torch.rand_like(x) < m.keep)),

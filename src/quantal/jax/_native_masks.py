@@ -72,7 +72,8 @@ def each_line_once(draws: Iterable[MaskDraw]) -> list[MaskDraw]:
 
 def every_draw(run: Callable[..., Any], *args: Any) -> list[MaskDraw]:
     """Trace a function, and return the masks that it draws, those of QSD among them."""
-    program = jax.make_jaxpr(run)(*args).jaxpr
+    with jax.disable_jit(False):  # or the draws of QSD would not stand in functions of their own
+        program = jax.make_jaxpr(run)(*args).jaxpr
     reader = _ProgramReader()
     reader.read(program, [_given(var) for var in program.invars])
     return reader.draws

@@ -143,8 +143,8 @@ def predict_mc(
     Returns
     -------
     Prediction
-        ``mean`` and ``std``, NumPy arrays in the structure of the output. The standard deviation
-        is that of a sample: divided by n − 1.
+        ``mean`` and ``std``, NumPy arrays in the structure and dtype of the output, float32 where
+        that is not floating. The standard deviation is that of a sample: divided by n − 1.
 
     Notes
     -----
@@ -179,8 +179,13 @@ def predict_mc(
             total = tree(lambda t, y, m, new: t + (y - m) * (y - new), total, y, mean, new)
             mean = new
     std = tree(lambda t: np.sqrt(t / (n - 1)), total)
-    mean, std = (tree(lambda y, z: z.astype(y.dtype), first, z) for z in (mean, std))
+    mean, std = (tree(lambda y, z: z.astype(_dtype_of_mean(y)), first, z) for z in (mean, std))
     return Prediction(mean, std, tree(lambda *ys: np.stack(ys), *kept) if samples else None)
+
+
+def _dtype_of_mean(y: np.ndarray) -> Any:
+    """Return the dtype of the mean of arrays like this one; classes and truths have one, too."""
+    return np.float32 if y.dtype.kind in "iub" else y.dtype
 
 
 def _draws(layer: Any, native: bool) -> bool:

@@ -207,6 +207,7 @@ class MaskWatch(DispatchMode):
         if of_data:
             return None
         coin = base in ("randint", "random") and [*filter(_is_number, args)][-1:] == [2]
+        coin |= base == "binomial" and has_values(args[0]) and bool((args[0] <= 1).all())
         kind = _Kind.MASK if coin else _Kind.NUMBERS
         return _Trace(kind, frozenset({_Draw(self.owner())}))
 
