@@ -165,7 +165,7 @@ def test_the_mean_of_whole_numbers_is_none(dtype):
     np.testing.assert_allclose(got.mean, np.mean(got.samples, 0), rtol=1e-6)
     np.testing.assert_allclose(got.std, np.std(got.samples, 0, ddof=1), rtol=1e-6)
     assert got.mean.dtype == got.std.dtype == np.float32
-    assert np.any((0 < got.mean) & (got.mean < 1))
+    assert np.any((got.mean > 0) & (got.mean < 1))
 
 
 @pytest.mark.parametrize("native", [False, True])
