@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import fields
-from math import isclose, isfinite, isnan, nan
+from math import inf, isclose, isfinite, isnan, nan
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -170,10 +170,10 @@ def _is_number(value: Any) -> TypeGuard[int | float]:
 
 
 def _is_time(line: dict[str, Any]) -> bool:
-    seconds, together = line.get("seconds"), line.get("together", 1)
-    if not (type(line.get("epoch")) is int and _is_number(seconds) and _is_number(together)):
+    epoch, seconds, together = map(line.get, ("epoch", "seconds", "together"), (None, None, 1))
+    if not (type(epoch) is int and _is_number(seconds) and _is_number(together)):
         return False
-    return isfinite(seconds) and seconds >= 0 and together >= 1
+    return 0 <= seconds < inf and together >= 1
 
 
 def _lines(path: Path) -> Lines:

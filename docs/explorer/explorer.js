@@ -168,7 +168,8 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 function axes() {
   const look = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 0.5 }, ticks: { stroke: colour("--line") }, font: "12px system-ui" };
   const atoms = { ...look, scale: "atoms", side: 1, size: 40, grid: { show: false }, values: (_, splits) => splits };
-  return [{ ...look, size: 34 }, { ...look, size: 46 }, atoms];
+  const wide = (_, labels) => Math.max(46, 18 + 7 * Math.max(...(labels ?? []).map((label) => label.length)));
+  return [{ ...look, size: 34 }, { ...look, size: wide }, atoms];
 }
 
 function draw(name, data, series, range) {
@@ -224,7 +225,9 @@ function drawGain(law) {
   const xs = [...new Set([...rates, law.rate])].sort((a, b) => a - b);
   const of = new Map(rates.map((rate, i) => [rate, gains[i]]));
   const ours = colour("--qsd");
-  draw("gain", [xs, xs.map((x) => of.get(x) ?? Law.mean({ ...law, rate: x })), xs.map(() => 1), xs.map((x) => (x === law.rate ? Law.mean(law) : null))], [
+  // At rate 1 nothing is left: the curve does not lead there.
+  const line = xs.map((x) => (x === 1 ? null : (of.get(x) ?? Law.mean({ ...law, rate: x }))));
+  draw("gain", [xs, line, xs.map(() => 1), xs.map((x) => (x === law.rate ? Law.mean(law) : null))], [
     { stroke: ours, width: 1.5 },
     { stroke: colour("--dropout"), width: 1.5, dash: [5, 4] },
     { stroke: ours, paths: () => null, points: { show: true, size: 9, fill: ours, stroke: ours } },

@@ -336,3 +336,40 @@ class FourUnitsAWord(Port):
         units = math.prod(shape)
         words = rng.integers(2**64, size=-(-units // 4), dtype=np.uint64)
         return words.view(np.uint16)[:units].reshape(shape)
+
+
+@right
+class SizeBiasedBeta(Recipe):
+    """A kept unit draws p from the law that it has given that it is kept, apart from the mask."""
+
+    def coefficients(
+        self, s: Settings, mask_shape: Shape, p_shape: Shape | None, rng: RNG
+    ) -> Array:
+        if p_shape is not None or s.vary != "pq" or math.isinf(s.alpha):
+            return super().coefficients(s, mask_shape, p_shape, rng)
+        sizes = rng.beta(s.alpha + 1, self.beta(s), mask_shape) / (1 - s.rate) ** 2
+        return sizes * (rng.random(mask_shape) < 1 - s.rate) / self.gain(s)
+
+
+@right
+class OnlyArrays(Port):
+    """A framework that takes arrays alone: NumPy's scalars are none, not even without axes."""
+
+    def step(self, x: Array, upstream: Array, s: Settings, rng: RNG) -> tuple[Array, Array]:
+        if not (isinstance(x, np.ndarray) and isinstance(upstream, np.ndarray)):
+            raise AssertionError(f"expected arrays, received {type(x)} and {type(upstream)}")
+        return super().step(x, upstream, s, rng)
+
+
+@right
+class FlushesToZero(Port):
+    """Numbers below the smallest normal one are 0, as on many devices."""
+
+    def forward(self, x: Array, c: Array) -> Array:
+        y = super().forward(x, c)
+        if y.dtype == np.float16:  # whose small numbers devices do have
+            return y
+        return np.where(np.abs(y) < np.finfo(y.dtype).smallest_normal, 0 * y, y)
+
+    def backward(self, upstream: Array, c: Array, s: Settings, shapes: Any, rng: RNG) -> Array:
+        return self.forward(upstream, c)

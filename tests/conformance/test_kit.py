@@ -123,6 +123,26 @@ class RaisesWithoutWords(Recipe):
         raise AssertionError
 
 
+class Leaves(Recipe):
+    def apply(self, x, **settings):
+        sys.exit(3)
+
+
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise ValueError
+
+
+class RaisesTheUnspeakable(Recipe):
+    def apply(self, x, **settings):
+        raise UnspeakableError
+
+
+class RawMemory(Recipe):
+    def apply(self, x, **settings):
+        return np.zeros(x.shape, "V4")
+
+
 class WrongShape(Recipe):
     def apply(self, x, **settings):
         return super().apply(x, **settings)[:1]
@@ -143,6 +163,9 @@ class NaNCalls(Recipe):
     [
         (Raises, "mean", "RuntimeError: out of memory"),
         (RaisesWithoutWords, "determinism", "AssertionError"),
+        (Leaves, "mean", "SystemExit: 3"),
+        (RaisesTheUnspeakable, "mean", "UnspeakableError"),
+        (RawMemory, "mean", "expected the dtype float32, received |V4"),
         (WrongShape, "mean", "expected the shape"),
         (NotArrays, "mean", "expected a NumPy array, received list"),
         (NaNCalls, "calls-independent", "coefficients that are not finite"),
@@ -175,6 +198,16 @@ def test_bad_arguments() -> None:
         run(object(), only="bad-input")
     with pytest.raises(ValueError, match="adapter: expected a built-in adapter"):
         load("no-such-adapter")
+
+
+@pytest.mark.parametrize("dtypes", [5, "float32", (), ("float128",), ([],)])
+def test_dtypes_that_are_none(dtypes) -> None:
+    adapter = Recipe()
+    adapter.dtypes = dtypes  # type: ignore[attr-defined]
+    with pytest.raises(
+        (TypeError, ValueError), match=r"^adapter\.dtypes: expected some of float16"
+    ):
+        run(adapter, only="bad-input")
 
 
 def test_the_kit_imports_no_framework() -> None:

@@ -11,7 +11,7 @@ from quantal.conformance import names, run
 
 
 def test_there_are_enough() -> None:
-    assert len(MUTANTS) >= 200
+    assert len(MUTANTS) >= 250
 
 
 def test_every_check_has_a_mutant() -> None:

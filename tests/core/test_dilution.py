@@ -122,7 +122,7 @@ def test_cdf_and_ppf_at_the_atom_and_the_ends():
     assert np.isnan(law.cdf(np.nan))
     assert np.isnan(law.ppf(np.nan))
     assert law.pdf(0) == np.inf
-    assert Dilution(0.5, 1e-3, vary="q").pdf(5e-324) == np.inf  # larger than all floats
+    assert Dilution(0.1, 1e-3, vary="q").pdf(5e-324) == np.inf  # larger than all floats
     assert law.pdf(-1) == law.pdf(2 * law.ceiling) == 0
 
 

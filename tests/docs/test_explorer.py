@@ -103,6 +103,12 @@ def test_the_plots_show_densities_and_single_values(page, settings):
     assert dict(atoms)[0] == law.rate
 
 
+def test_the_curve_of_the_gain_does_not_lead_to_the_zero_of_rate_1(page):
+    xs, curve, _, point = page(rate=1, alpha=1).execute_script("return plots.gain.data")
+    assert (xs[-1], curve[-1], point[-1]) == (1, None, 0)
+    assert min(value for value in curve[:-1]) >= 1
+
+
 @pytest.mark.parametrize("rate", [0.05, 0.4, 0.95])
 @pytest.mark.parametrize("log_alpha", [-2, -0.7, 0.3, 2])
 def test_sliders_move_the_numbers(page, rate, log_alpha):

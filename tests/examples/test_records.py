@@ -291,7 +291,7 @@ def test_the_page_says_what_was_run_and_how_long_it_took(page):
     assert "--rate 0.2 --alpha 0.2 --epochs 20 --seeds 3`" in page
     assert "20 of 100 epochs" in page
     assert "6 of 39 epochs" in page
-    assert re.search(r"\| QSD α 0\.2, shared p \| 1 \|", page)
+    assert re.search(r"\| QSD α 0\.2, shared p \| test cost \(nats\) \| 1 \|", page)
     assert re.search(
         r"QSD α 0\.2, shared p: its test cost (is (below|above)|does not differ)", page
     )

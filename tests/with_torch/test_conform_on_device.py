@@ -43,7 +43,14 @@ def test_a_device_with_other_bits(capsys, monkeypatch):
     ("arguments", "words"),
     [
         (["numpy", "--device", "cpu"], "--device: expected an adapter of torch: numpy"),
-        (["torch", "--device", "nowhere"], "device: expected a device of torch that is here"),
+        (
+            ["torch", "--device", "nowhere"],
+            "device: expected a device of torch that is here (Expected one of cpu, ",
+        ),
+        (
+            ["torch", "--device", "meta"],
+            "device: expected a device of torch that is here (Cannot copy out of meta tensor",
+        ),
     ],
 )
 def test_usage_errors(arguments, words, capsys):

@@ -130,7 +130,8 @@ def mesh(tmp_path):
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
 @pytest.mark.parametrize("order", list(itertools.permutations(["shard", "convert"])))
-def test_fully_shard(order, mesh):
+@pytest.mark.parametrize("proved", [False, True])
+def test_fully_shard(order, proved, mesh):
     from torch.distributed.fsdp import FSDPModule, fully_shard
 
     model = nn.Sequential(Block(), nn.Dropout(0.5))
@@ -139,7 +140,10 @@ def test_fully_shard(order, mesh):
         for module in (*model, model):
             fully_shard(module, mesh=mesh)
 
-    steps = {"shard": shard, "convert": lambda: convert(model, 1.0)}
+    steps = {
+        "shard": shard,
+        "convert": lambda: convert(model, 1.0, example=X if proved else None),
+    }
     for name in order:
         steps[name]()
     assert all(isinstance(module, FSDPModule) for module in (*model, model))

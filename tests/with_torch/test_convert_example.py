@@ -511,3 +511,33 @@ def test_code_that_torchs_own_modules_are_given(activation, proved):
     revert(model)
     assert type(model[0]) is nn.TransformerEncoderLayer
     assert len(native_masks(lambda: model(X[None]))) == 5
+
+
+def test_statistics_of_other_shapes_are_put_back():
+    """As those of an observer, which are empty at first."""
+
+    class Observed(Base):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("least", torch.empty(0))
+
+        def hidden(self, x):
+            self.least.resize_(8).copy_(x.detach().amin(0))
+            return x
+
+    model = Observed()
+    convert(model, 1.0, example=X)
+    assert model.least.shape == (0,)
+    model(X)
+    assert model.least.shape == (8,)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+def test_masks_in_torchs_own_modules_are_not_taken_for_qsd():
+    """Between the operators and the example, only code of torch's and quantal's runs."""
+    model = nn.TransformerEncoderLayer(8, 2, 8, 0.1, scripted(), batch_first=True)
+    for example in (X[None], lambda model: model(X[None])):
+        with pytest.raises(
+            ValueError, match=r"forward \(TransformerEncoderLayer\): it draws a mask"
+        ):
+            convert(model, 1.0, example=example)

@@ -24,6 +24,7 @@ __all__ = [
     "PAIR",
     "SMALL",
     "Case",
+    "all_cases",
     "at_every_law",
     "cases",
     "chance",
@@ -115,7 +116,7 @@ class Case:
 
 
 def cases(subject: Subject) -> Iterator[Case]:
-    """Yield all calls that are tried."""
+    """Yield calls of all shapes, dtypes and shared axes, at a law of each kind."""
     quick, usual, others = subject.quick, subject.dtypes[0], subject.dtypes[1:]
     number = 0
     for shape in SHAPES_QUICK if quick else (*SHAPES, *LARGE):
@@ -133,7 +134,12 @@ def cases(subject: Subject) -> Iterator[Case]:
         settings = replace(law, broadcast_dims=whole, p_broadcast_dims=p_only)
         yield Case(shape, settings, dtype)
         number += 1
-    if not quick:
+
+
+def all_cases(subject: Subject) -> Iterator[Case]:
+    """Yield all these and, in a full run, a small call at every law."""
+    yield from cases(subject)
+    if not subject.quick:
         yield from at_every_law(subject)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from quantal._errors import wrong_value
+from quantal._errors import wrong_type, wrong_value
 
 __all__ = [
     "coarseness",
@@ -28,9 +28,12 @@ _SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-126, "float32": 2.0**-126, "
 
 def dtypes_of(adapter: Any) -> tuple[np.dtype[Any], ...]:
     """Return the dtypes that an adapter takes, the one that most checks use first."""
-    names = tuple(getattr(adapter, "dtypes", USUAL))
-    if not names or not set(names) <= set(KNOWN):
-        raise wrong_value("adapter.dtypes", f"some of {', '.join(KNOWN)}", names)
+    names = getattr(adapter, "dtypes", USUAL)
+    expected = f"some of {', '.join(KNOWN)}"
+    if not isinstance(names, tuple | list):
+        raise wrong_type("adapter.dtypes", expected, names)
+    if not names or not all(name in KNOWN for name in names):
+        raise wrong_value("adapter.dtypes", expected, names)
     first = next(name for name in ("float32", "float64", "float16", "bfloat16") if name in names)
     return tuple(_dtype(name) for name in dict.fromkeys((first, *names)))
 

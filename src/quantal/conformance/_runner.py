@@ -143,9 +143,17 @@ def _collect(check: Check, trial: Trial, findings: list[Finding], fail_fast: boo
                 return ""
     except ConformanceError as error:
         return str(error)
-    except Exception as error:  # whatever the implementation raises is its failure
-        return f"{type(error).__name__}: {error}".removesuffix(": ")
+    except (Exception, SystemExit) as error:  # whatever the implementation raises is its failure
+        return _in_words(error)
     return "" if findings else "the check asked nothing"
+
+
+def _in_words(error: BaseException) -> str:
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}".removesuffix(": ")
+    except Exception:  # what somebody's own error raises when it is asked what it says
+        return name
 
 
 def _chosen(only: Any) -> tuple[str, ...]:

@@ -87,6 +87,7 @@ class Subject:
     def calls(self, x: Array, settings: Settings, seed: int, count: int) -> Sequence[Array]:
         """Return the outputs of successive calls of one layer."""
         assert isinstance(self.adapter, SupportsCalls)
+        x = np.asarray(x)
         outputs = self.adapter.calls(x, count=count, **vars(settings), seed=seed)
         if len(outputs) != count:
             raise ConformanceError(f"calls returned {len(outputs)} outputs for count={count}")
@@ -164,6 +165,6 @@ def _output(x: Array, output: Any, what: str) -> Array:
     array: Array = np.asarray(output)
     if array.shape != x.shape:
         raise ConformanceError(f"{what}: expected the shape {x.shape}, received {array.shape}")
-    if array.dtype.kind not in "fV":  # V: bfloat16 to NumPy
+    if array.dtype.kind != "f" and array.dtype.name != "bfloat16":  # to NumPy that is of no kind
         raise ConformanceError(f"{what}: expected the dtype {x.dtype}, received {array.dtype}")
     return array

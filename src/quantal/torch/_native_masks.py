@@ -336,15 +336,16 @@ def _repeats() -> bool:
 def _is_for_qsd() -> bool:
     """Return whether code of this package runs, and not what it calls in the place of others."""
     frame: Any = sys._getframe(1)
-    while frame is not None:
+    while frame is not None and frame.f_code is not MaskWatch.run.__code__:
         name = str(frame.f_globals.get("__name__", ""))
-        if name.partition(".")[0] != "torch" and name != __name__:
-            return name.startswith("quantal.") and name not in _CALLERS_OF_OTHERS
+        package = name.partition(".")[0]
+        if package != "torch" and name not in (__name__, *_PASSING_ON):
+            return package == "quantal"
         frame = frame.f_back
     return False
 
 
-_CALLERS_OF_OTHERS = ("quantal.torch._reroute", "quantal.torch._running")
+_PASSING_ON = ("quantal.torch._reroute", "quantal.torch._running")
 
 
 def _uses(base: str, args: Any) -> Iterator[_Use]:

@@ -183,7 +183,7 @@ def large_call(trial: Trial) -> Iterator[Finding]:
     yield at_all_distances(trial, f"{LAW}, the last units", made, last.size // 2, LAST_COPIES)
     for million in () if trial.quick else _millions(trial):
         c, settings = million.draw(trial), million.settings
-        own = first(c, settings.p_broadcast_dims).reshape(-1)[::3]  # they are enough
+        own = first(c, settings.p_broadcast_dims).reshape(-1)[::7]  # they are enough
         yield from values_of(trial, f"{million}", settings.law, own, million.dtype)
         if not settings.p_broadcast_dims and million.shape[-2:] == MILLION:
             yield _mirrored(trial, f"{million}", settings.law, c)

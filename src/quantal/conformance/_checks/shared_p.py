@@ -27,8 +27,8 @@ from quantal.conformance._checks.independence import at_all_distances
 from quantal.conformance._checks.places import by_place
 from quantal.conformance._checks.together import EIGHTH, eighths
 from quantal.conformance._finding import Finding
-from quantal.conformance._laws import CELL, INF, MAIN
-from quantal.conformance._precision import coarseness
+from quantal.conformance._laws import CELL, INF, MAIN, lost
+from quantal.conformance._precision import coarseness, smallest
 from quantal.conformance._questions import values_of
 from quantal.conformance._registry import Trial, exact, statistical
 from quantal.conformance._signals import pair_test, signals, within_calls
@@ -139,7 +139,7 @@ def p_granularity_law(trial: Trial) -> Iterator[Finding]:
         c = Groups.of(drawn, drawn.shape[1:], axes).c
         yield from values_of(trial, what, law, c[0].reshape(-1))
         yield at_all_distances(trial, what, signals(law, c[-1], coarse), groups // 2, COPIES)
-        if law.vary == "q" or math.isinf(law.alpha):
+        if _masks_show(trial, law) and (law.vary == "q" or math.isinf(law.alpha)):
             # Masks that no p has a part in are independent, in whatever groups they are.
             masks = signals(law, drawn.reshape(len(drawn), -1), coarse)[:1]
             units = masks[0].values.shape[1]
@@ -156,6 +156,11 @@ def _cases(quick: bool) -> list[tuple[Dilution, Shape, Axes, Axes]]:
         (law, shape, (), axes) for law, (shape, axes) in turns
     ]
     return single if quick else [*single, *BOTH_KINDS, *ALONE]
+
+
+def _masks_show(trial: Trial, law: Dilution) -> bool:
+    """Return whether next to no coefficient is so small that its dtype may make it 0."""
+    return lost(law, smallest(trial.subject.dtype)) < CELL
 
 
 def _draws(trial: Trial, settings: Settings, shape: Shape, needed: int) -> Floats:
@@ -185,7 +190,7 @@ def p_granularity_masks(trial: Trial) -> Iterator[Finding]:
     """Masks of a group are independent given p, and are kept with that p."""
     for law, shape, whole, axes in _cases(trial.quick):
         units = math.prod(shape) // own_size(shape, axes)
-        if units == 1:
+        if units == 1 or not _masks_show(trial, law):
             continue
         # At small α most groups are kept as a whole or not at all: that twice as many are divided
         # shows.

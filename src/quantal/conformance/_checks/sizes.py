@@ -29,8 +29,8 @@ ALWAYS = 0.49  # how far the share of a unit that is always or never dropped is 
 PAIRS = (0.2, 0.5, 0.9)  # the more units, the fewer calls it takes to see a correlation
 SMALL = 64  # units of a call that can be made more often
 COPIED_ENDS = 0.1
-COPIED_MASK = 0.9
-"""A correlation of the masks of two units."""
+COPIED_MASK = 0.99
+"""The correlation of two masks of which one is as good as always a copy."""
 
 
 # Around the powers of two at which implementations change their ways.

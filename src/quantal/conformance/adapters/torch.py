@@ -103,9 +103,12 @@ class _Portable(TorchAdapter):
 
 def _available(device: str) -> torch.device:
     try:
-        return torch.empty(0, device=device).device
-    except Exception as error:  # each kind of device has its own
-        raise wrong_value("device", "a device of torch that is here", device) from error
+        x = torch.empty(0, device=device)
+        x.cpu()  # which "meta" refuses: it has no values that could be compared
+    except Exception as error:  # each kind of device has its own, which says what is missing
+        why = str(error).partition("\n")[0]
+        raise wrong_value("device", f"a device of torch that is here ({why})", device) from error
+    return x.device
 
 
 native, generator, portable = _Native(), _Generator(), _Portable()
