@@ -369,7 +369,7 @@ class FlushesToZero(Port):
         y = super().forward(x, c)
         if y.dtype == np.float16:  # whose small numbers devices do have
             return y
-        return np.where(np.abs(y) < np.finfo(y.dtype).smallest_normal, 0 * y, y)
+        return np.where(np.abs(y) < np.finfo(y.dtype).smallest_normal, np.zeros_like(y), y)
 
     def backward(self, upstream: Array, c: Array, s: Settings, shapes: Any, rng: RNG) -> Array:
         return self.forward(upstream, c)
