@@ -30,6 +30,7 @@ from quantal.torch._private_api import (
     identity_of_memory,
     in_backward_pass,
     is_checkpoint,
+    is_of_compiler,
     rates_of_dropout,
 )
 
@@ -328,9 +329,9 @@ def _repeats() -> bool:
         frames.append(frame)
         frame = frame.f_back  # type: ignore[assignment]
     # Between an operator and its mode, the compiler may have put functions of its own.
-    names = (str(frame.f_globals.get("__name__")) for frame in frames)
-    caller = next(n for n in names if not n.startswith(("torch._compile", "torch._dynamo")))
-    return caller == "torch.autograd.graph" or any(map(is_checkpoint, frames))
+    caller = next(frame for frame in frames if not is_of_compiler(frame))
+    by_torch = caller.f_globals.get("__name__") == "torch.autograd.graph"
+    return by_torch or any(map(is_checkpoint, frames))
 
 
 def _is_for_qsd() -> bool:

@@ -35,6 +35,7 @@ __all__ = [
     "is_checkpoint",
     "is_dropout",
     "is_fake",
+    "is_of_compiler",
     "kind_of_code",
     "modes_active",
     "ragged_axis",
@@ -292,6 +293,15 @@ def in_backward_pass() -> bool:
 def is_checkpoint(frame: Any) -> bool:
     """Return whether a frame of the stack is one of ``torch.utils.checkpoint``, which is public."""
     return frame.f_globals.get("__name__") == "torch.utils.checkpoint"
+
+
+def is_of_compiler(frame: Any) -> bool:
+    """Return whether a frame of the stack is of torch's compiler.
+
+    By the names of its modules. If they get other names, the answer is no, and `example=` may
+    report masks of a backward pass that repeats the forward pass, which is no miss.
+    """
+    return str(frame.f_globals.get("__name__")).startswith(("torch._compile", "torch._dynamo"))
 
 
 def is_dropout(module: nn.Module) -> bool:
