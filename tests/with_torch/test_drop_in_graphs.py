@@ -220,6 +220,11 @@ def test_jit_script_in_training_is_an_error_in_words():
         scripted(X)
 
 
+@pytest.mark.parametrize("layer", [torch.nn.Dropout(0.0), QSD(0.0, alpha=1.0)])
+def test_jit_script_in_training_where_nothing_is_drawn(layer):
+    assert torch.equal(torch.jit.script(torch.nn.Sequential(layer).train())(X), X)
+
+
 @both
 @pytest.mark.parametrize("dynamo", [True, False])
 def test_onnx_in_training(make, dynamo):

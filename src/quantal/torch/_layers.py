@@ -181,7 +181,10 @@ class DilutionLayer(MoveHook):
         """Dilute in training; return the input itself in evaluation and at a rate of 0."""
         if not torch.jit.is_scripting():  # type: ignore[attr-defined]
             return self._forward(input)
-        assert not self.training, "training: expected False for QSD in scripted code"
+        draws = True
+        if self._limit is not None:  # the compiler leaves out what follows for None
+            draws = self._limit != 0
+        assert not (draws and self.training), "training: expected False for QSD in scripted code"
         return input
 
     def _forward(self, input: Tensor) -> Tensor:
@@ -316,8 +319,8 @@ class DilutionLayer(MoveHook):
     )  # fmt: skip
 
     def __prepare_scriptable__(self) -> "DilutionLayer":
-        """Refuse to be compiled in training."""
-        if self.training:
+        """Refuse to be compiled in training, unless the rate is 0 and nothing is drawn."""
+        if self.training and self._limit != 0:
             raise wrong_value("training", "False for torch.jit.script: call eval() first", True)
         return self  # what else is returned takes this layer's place in the model, for good
 
